@@ -1,4 +1,4 @@
-"""Ahead of time, as TensorFlow's tfcompile: a graph and its feeds, fetches and variables as a module.
+"""Ahead-of-time compilation like TensorFlow's tfcompile: a graph and a Config become a module.
 
 Source of the configuration: tensorflow/compiler/tf2xla/tf2xla.proto, message Config.
 """
@@ -44,8 +44,8 @@ def read_config(path: str | Path) -> Any:
     """The Config message of a .pbtxt file, or of a binary one.
 
     Raises:
-        GraphError: the file is not such a message, or has neither feeds nor fetches.
-        OSError: it cannot be read.
+        GraphError: The file is not such a message, or has neither feeds nor fetches.
+        OSError: It cannot be read.
     """
     data = read_regular(Path(path), _LARGEST_CONFIG)
     config = new_message("Config")
@@ -62,14 +62,14 @@ def read_config(path: str | Path) -> Any:
 
 
 def aot_program(graph: Graph, config: Any, name: str = "graph") -> AotProgram:
-    """Lower what a Config asks of a graph.
+    """Lower the part of a graph that a Config selects.
 
-    The module takes the feeds, then the variables, and gives the fetches, then the new values of the
-    variables that it writes.
+    The module takes the feeds, then the variables, and returns the fetches, then the new values of
+    the variables that it writes.
 
     Raises:
-        GraphError: a node or tensor is not there, a shape or type is open or does not fit, or a node
-            cannot be lowered.
+        GraphError: A node or tensor does not exist, a shape or type is unknown or does not fit, or
+            a node cannot be lowered.
     """
     feeds = [_feed(graph, f) for f in config.feed]
     variables = [_variable(graph, v) for v in config.variable]
@@ -90,7 +90,7 @@ def aot_program(graph: Graph, config: Any, name: str = "graph") -> AotProgram:
 
 
 def module_program(module: HloModule) -> AotProgram:
-    """A module's arrays by the names of its parameters; its results have numbers alone."""
+    """A module's arrays by the names of its parameters; its results are only numbered."""
     entry = module.entry_computation
     for p in entry.parameters:
         if not isinstance(p.shape, ArrayShape):
@@ -105,20 +105,20 @@ def compile_ahead(program: AotProgram, target: Target, entry: str, cpp_class: st
     """The object file of a program for a `standalone` target, and the header of its C++ class.
 
     Args:
-        program: what to compile.
-        target: the machine, of `xlanb.codegen.cross.target_named`.
-        entry: the symbol of the function in the object file.
-        cpp_class: the class, with its namespaces: `foo::bar::MatMul`.
+        program: What to compile.
+        target: The machine, from `xlanb.codegen.cross.target_named`.
+        entry: The symbol of the function in the object file.
+        cpp_class: The class, with its namespaces: `foo::bar::MatMul`.
 
     Raises:
-        XlanbError: it cannot be compiled, or a name cannot be one in C++.
+        XlanbError: It cannot be compiled, or a name is not valid in C++.
     """
     code = object_for(program.module, target, entry)
     return code, cpp_header(code, cpp_class, program.names)
 
 
 def fetched_nodes(config: Any) -> list[str]:
-    """The nodes of the fetches, each once, for tools that freeze a graph."""
+    """The nodes of the fetches, without duplicates, for tools that freeze a graph."""
     return list(dict.fromkeys(f.id.node_name for f in config.fetch))
 
 

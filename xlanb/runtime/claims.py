@@ -1,4 +1,4 @@
-"""Making something once, whoever of many threads asks first: the others wait for it."""
+"""Do work once for many threads: the first one does it, the others wait."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from typing import Any, Final, Generic, TypeVar
 
 from xlanb.threads import Latch
 
-_LONGEST_PAUSE: Final = 1.0  # seconds that others wait for work that somebody steps through by hand
+_LONGEST_PAUSE: Final = 1.0  # seconds that others wait for manually stepped work
 _Key = TypeVar("_Key", bound=Hashable)
 _T = TypeVar("_T")
 
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """Work under way: which thread does it (0: one of its own), and since when it waits to be stepped on (0: it runs)."""
+    """Work in progress.
+
+    `thread` does it (0: a background thread); `paused_at` is when a stepped computation paused (0:
+    it runs).
+    """
 
     thread: int
     done: Latch = field(default_factory=Latch)
@@ -26,12 +30,12 @@ class Pending:
 
     @property
     def stands_still(self) -> bool:
-        """Whether it is stepped through manually, and there was no step for a while."""
+        """Whether it is stepped manually, and there has been no step for a while."""
         return bool(self.paused_at) and time.monotonic() - self.paused_at > _LONGEST_PAUSE
 
 
 class Claims(Generic[_Key]):
-    """What is being made at the moment, by key. `lock` guards `pending`, and what the work is stored in."""
+    """The work in progress, by key; `lock` guards `pending` and the stored results."""
 
     def __init__(self, lock: AbstractContextManager[Any]) -> None:
         self.pending: dict[_Key, Pending] = {}
@@ -39,9 +43,11 @@ class Claims(Generic[_Key]):
 
     @contextmanager
     def claim(self, key: _Key, find: Callable[[], _T | None]) -> Iterator[_T | Pending]:
-        """A block in which this thread alone does the work of a key; or what `find` gives, where another thread did it meanwhile.
+        """Enter a block in which only this thread does the work of a key.
 
-        `find` is called with the lock held. A thread does not wait for itself, nor for work that is stepped through by hand and stands still: then it works too.
+        Yields `find()` if another thread has done it in the meantime. `find` is called with the
+        lock held. A thread does not wait for itself, nor for work that is stepped manually and has
+        stalled: then it works too.
         """
         found = self._claimed(key, find)
         try:
@@ -68,7 +74,7 @@ class Claims(Generic[_Key]):
 
 
 def watched(pending: Pending, stages: Generator[Any, None, _T]) -> Generator[Any, None, _T]:
-    """The stages of claimed work, which notes when it stands still between two of them."""
+    """The stages of claimed work; records pauses between them."""
     while True:
         try:
             stage = next(stages)

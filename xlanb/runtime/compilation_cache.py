@@ -1,8 +1,12 @@
-"""The cache of compiled clusters (TensorFlow's XlaCompilationCache): one executable per function and signature, and when a cluster is compiled at all.
+"""The cache of compiled clusters (TensorFlow's XlaCompilationCache).
 
-XlaLaunch, which is what runs here, compiles whatever it meets for the first time ("strict"). Behind _XlaCompile, where a cluster can also run node by node, compilation is "lazy": at
-once for a cluster's first signature, for others when they are asked for a second time, and no more once the cluster is megamorphic, that is was compiled more than ten times and
-ran less than fifty times for each. "async" compiles in a thread of its own and meanwhile runs node by node.
+It keeps an executable per function and signature, and decides when to compile a cluster at all.
+
+XlaLaunch, which is used here, compiles every new signature ("strict"). Behind _XlaCompile, where a
+cluster can also run node by node, compilation is "lazy": at once for a cluster's first signature,
+for others on the second request, and no longer once the cluster is megamorphic, that is, was
+compiled more than ten times and ran less than fifty times for each. "async" compiles in a
+background thread and runs node by node in the meantime.
 """
 
 from __future__ import annotations
@@ -37,15 +41,18 @@ STRICT, LAZY, ASYNC = "strict", "lazy", "async"
 COMPILE_THRESHOLD: Final = 2  # requests for a signature before it is compiled lazily
 MEGAMORPHIC_COMPILATIONS: Final = 10
 EXECUTIONS_PER_COMPILATION: Final = 50
-MOST_ONGOING: Final = 10  # compilations in threads of their own
+MOST_ONGOING: Final = 10  # background compilations at a time
 _LOG = VLog("runtime", "xla_compilation_cache")
 
 
 @dataclass(slots=True)
 class CompilationEntry:
-    """One compiled function: what tf2xla made, the executable, the compilation's key, seconds it took, and how often it was found again.
+    """One compiled function and its statistics.
 
-    `name` and `arguments` are for people; `is_cluster` tells a cluster from a single op. `run_seconds` is the time of all its runs.
+    The result of tf2xla, the executable, the compilation's key, seconds it took, and cache hits.
+    `name` and
+    `arguments` are for display; `is_cluster` distinguishes a cluster from a single op.
+    `run_seconds` is the total time of its runs.
     """
 
     result: CompilationResult
@@ -63,7 +70,7 @@ class CompilationEntry:
 
 @dataclass(slots=True)
 class ClusterStats:
-    """How often a cluster was asked for and compiled, whatever the signature."""
+    """How often a cluster was requested and compiled, for any signature."""
 
     name: str
     executions: int = 0
@@ -73,23 +80,27 @@ class ClusterStats:
 
 
 def signature_of(function: str, arguments: Sequence[Argument]) -> Signature:
-    """What decides whether a compiled function fits: its content, each argument's kind, shape and dtype, and constants by value."""
+    """The key of a compiled function.
+
+    It consists of the function's content, each argument's kind, shape and dtype, and constants by
+    value.
+    """
     return (function, *((a.kind, a.shape, None if a.value is None else _bits(a.value)) for a in arguments))
 
 
 def describe(name: str, arguments: Sequence[Argument]) -> str:
-    """A signature for people: "cluster_0(f32[], f32[100], const s32[2])"."""
+    """A signature for display: "cluster_0(f32[], f32[100], const s32[2])"."""
     parts = [f"const {a.shape}" if a.kind == "constant" else str(a.shape) for a in arguments]
     return f"{name}({', '.join(parts)})"
 
 
 def _bits(value: Any) -> bytes:
-    """What tells a constant from others of its shape and type; of a splat one element."""
+    """The bytes that identify a constant of a given shape and type; one element of a splat."""
     return stored(np.asarray(value)).tobytes()
 
 
 def mode_in_force() -> str:
-    """The mode, one of STRICT, LAZY and ASYNC, that the flags in force ask for."""
+    """The mode that the current flags select: STRICT, LAZY or ASYNC."""
     options = current()
     if options.tf_xla_async_compilation:
         return ASYNC
@@ -97,11 +108,11 @@ def mode_in_force() -> str:
 
 
 class CompilationCache(Displayable):
-    """Entries by signature, the least recently used dropped beyond `capacity`; safe with threads.
+    """Entries by signature; the least recently used are dropped beyond `capacity`. Thread-safe.
 
     Attributes:
-        hits, misses: of requests for a signature.
-        table: a DataFrame with a row for each signature; `clusters` has one for each cluster.
+        hits, misses: Counts of requests for a signature.
+        table: A DataFrame with a row for each signature; `clusters` has one for each cluster.
     """
 
     def __init__(self, capacity: int = 256) -> None:
@@ -120,10 +131,10 @@ class CompilationCache(Displayable):
     def __len__(self) -> int:
         return len(self._entries)
 
-    # -- requests -----------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
     def find(self, signature: Signature) -> CompilationEntry | None:
-        """The entry, None if it was never made or was dropped; counts a hit or a miss."""
+        """The entry of a signature, or None; counts a hit or a miss."""
         with self._lock:
             entry = self._entries.get(signature)
             if entry is None:
@@ -138,7 +149,7 @@ class CompilationCache(Displayable):
         self._entries.move_to_end(signature)
 
     def store(self, signature: Signature, entry: CompilationEntry) -> None:
-        """Keep an entry."""
+        """Store an entry."""
         with self._lock:
             entry.is_cancelled = self._is_cancelled
             self._entries[signature] = entry
@@ -159,7 +170,7 @@ class CompilationCache(Displayable):
             entry.run_seconds += seconds
 
     def register_execution(self, function: str, name: str) -> bool:
-        """Count that a cluster, by its content, is about to run; whether it is the first time."""
+        """Count an execution of a cluster, given by its content; return whether it is the first."""
         with self._lock:
             stats = self._stats.setdefault(function, ClusterStats(name))
             self._stats.move_to_end(function)
@@ -168,16 +179,17 @@ class CompilationCache(Displayable):
             return stats.executions == 1
 
     def was_compiled(self, function: str) -> bool:
-        """Whether a cluster was compiled before, for whatever signature."""
+        """Whether a cluster was compiled before, for any signature."""
         stats = self._stats.get(function)
         return stats is not None and stats.compilations > 0
 
     def wants(self, signature: Signature, text: str, *, is_first: bool, mode: str) -> bool:
-        """Whether to compile a missing signature now (TensorFlow's ShouldCompileCluster); counts
-        the request.
+        """Whether to compile a missing signature now (TensorFlow's ShouldCompileCluster).
+
+        Counts the request.
 
         Raises:
-            XlanbError: its compilation in a thread of its own failed.
+            XlanbError: Its compilation in the background failed.
         """
         with self._lock:
             if signature in self._failed:
@@ -203,10 +215,13 @@ class CompilationCache(Displayable):
                 )
             return reached
 
-    # -- compiling once, whoever asks -----------------------------------------------------------------------------
+    # -- compiling once ----------------------------------------------------------------------------
 
     def claim(self, signature: Signature) -> AbstractContextManager[CompilationEntry | Pending]:
-        """A block in which this thread alone compiles a signature; or the entry, where another thread made it meanwhile (see claims)."""
+        """Enter a block in which only this thread compiles a signature (see claims).
+
+        Yields the entry if another thread has made it in the meantime.
+        """
 
         def find() -> CompilationEntry | None:
             entry = self._entries.get(signature)
@@ -218,7 +233,10 @@ class CompilationCache(Displayable):
         return self._claims.claim(signature, find)
 
     def compile_later(self, signature: Signature, work: Callable[[], CompilationEntry]) -> None:
-        """Compile in a thread of its own, unless that is under way; an error is raised by the next `wants`."""
+        """Compile in a background thread, unless that is in progress.
+
+        An error is raised by the next `wants`.
+        """
         with self._lock:
             if signature in self._claims.pending or signature in self._entries:
                 return
@@ -241,7 +259,10 @@ class CompilationCache(Displayable):
         Helper(run, daemon=True).start()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until nothing is being compiled in threads of their own, at most `timeout` seconds; whether that came."""
+        """Wait until background compilations have finished, at most `timeout` seconds.
+
+        Returns whether they have.
+        """
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             with self._lock:
@@ -253,7 +274,7 @@ class CompilationCache(Displayable):
                 return False
 
     def cancel(self) -> None:
-        """Stop the calls of compiled functions that other threads are in, and those to come: each raises CancelledError."""
+        """Stop current and future calls of compiled functions; each raises CancelledError."""
         with self._lock:
             self._is_cancelled = True
             entries = list(self._entries.values())
@@ -263,21 +284,22 @@ class CompilationCache(Displayable):
             e.executable.cancel()
 
     def clear(self) -> None:
-        """Forget every entry; the counts, and the rows of the table, stay."""
+        """Remove every entry; the counts, and the rows of the table, remain."""
         with self._lock:
             self._dropped.extend(_row(e, "dropped") for e in self._entries.values())
             self._entries.clear()
             self._waiting.clear()
             self._failed.clear()
 
-    # -- show -----------------------------------------------------------------------------------------------------
+    # -- display -----------------------------------------------------------------------------------
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row for each signature, the latest used last.
+        """A row for each signature, the most recently used last.
 
-        Columns: name, kind ("cluster" or "op"), signature, state ("compiled", "dropped", "compiling", "asked for N times", "failed: ..."), compilation (its key in traces), compile_ms, hits, runs,
-        run_ms (of all runs).
+        Columns: name, kind ("cluster" or "op"), signature, state ("compiled", "dropped",
+        "compiling", "asked for N times", "failed: ..."), compilation (its key in traces),
+        compile_ms, hits, runs, run_ms (of all runs).
         """
         import pandas as pd
 
@@ -301,7 +323,7 @@ class CompilationCache(Displayable):
 
     @property
     def clusters(self) -> pd.DataFrame:
-        """A row for each cluster: name, executions, compilations, compile_ms (of all), megamorphic."""
+        """A row for each cluster: name, executions, compilations, compile_ms (all), megamorphic."""
         import pandas as pd
 
         with self._lock:
@@ -312,7 +334,7 @@ class CompilationCache(Displayable):
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """What a notebook shows."""
+        """The tables that a notebook shows."""
         return (("Compilations", self.table), ("Clusters", self.clusters))
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The generator of stages from HLO to machine code, each reported to the observers."""
+"""The stages from HLO to machine code, each reported to the observers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Made = TypeVar("Made")
 
 
 def start_compilation(name: str, parent: int | None = None) -> int:
-    """Announce a compilation to the observers; the key that its stages bear."""
+    """Report the start of a compilation to the observers; return the key of its stages."""
     key = next(_KEYS)
     if is_observed():
         emit(CompilationStarted(key, name, parent))
@@ -42,19 +42,21 @@ def start_compilation(name: str, parent: int | None = None) -> int:
 
 
 def finished(key: int, stage: Stage) -> Stage:
-    """Tell the observers of a stage of a compilation; hands it on."""
+    """Report a stage of a compilation to the observers; return it."""
     if is_observed():
         emit(StageFinished(key, stage))
     return stage
 
 
 def hlo_stages(module: HloModule, key: int, options: CompileOptions | None = None) -> Stages[Executable]:
-    """Compile a module, one stage per step: each HLO pass, the buffer assignment, LLVM IR, assembly.
+    """Compile a module, one stage per step: each HLO pass, buffer assignment, LLVM IR, assembly.
 
-    `options` are by default those that the flags in force give. The module is not changed. With no observer there is nothing to step through, and the texts that only a person reads are not made.
+    `options` default to those of the current flags. The module is not changed. Without observers
+    there are no steps, and texts for display are not generated.
 
     Raises:
-        XlanbError: a pass or the backend refuses the module; the failed stage is told first, with the last good module.
+        XlanbError: A pass or the backend rejects the module. The failed stage is reported first,
+            with the last good module.
     """
     options = options or options_in_force()
     _PIPELINE_LOG.vlog(1, "Running HLO pass pipeline optimization on module %s", module.name)
@@ -68,11 +70,12 @@ def hlo_stages(module: HloModule, key: int, options: CompileOptions | None = Non
 
 
 def emit_stages(steps: Stages[Made], key: int, before: Any) -> Stages[Made]:
-    """The stages of a back end, reported to the observers; returns the executable. `before` is the
-    module's record.
+    """The stages of a backend, reported to the observers; returns the executable.
+
+    `before` is the module's record.
 
     Raises:
-        XlanbError: a pass or the back end refuses the module; the failed stage is told first.
+        XlanbError: A pass or the backend rejects the module; the failed stage is reported first.
     """
     while True:
         try:
@@ -91,7 +94,7 @@ def emit_stages(steps: Stages[Made], key: int, before: Any) -> Stages[Made]:
 
 
 def _failed(before: Any, error: Exception) -> Stage:
-    """The stage at which a compilation ended, with the last good module: the pass, where it is known."""
+    """The stage at which a compilation failed: the pass, if known, and the last good module."""
     path = error.path if isinstance(error, PassError | InternalError) else ()
     name = path[-1] if path else "compilation"
     told = str(error) if isinstance(error, XlanbError) else f"{type(error).__name__}: {error}"
@@ -100,10 +103,10 @@ def _failed(before: Any, error: Exception) -> Stage:
 
 
 def module_stages(module: HloModule, options: CompileOptions | None = None) -> Stages[Executable]:
-    """Compile a module from its start: what was handed in is the first stage, those of `hlo_stages` follow.
+    """Compile a module; its first stage is the input module, followed by those of `hlo_stages`.
 
     Raises:
-        XlanbError: as `hlo_stages`.
+        XlanbError: As for `hlo_stages`.
     """
     key = start_compilation(module.name)
     if is_observed():
@@ -113,10 +116,10 @@ def module_stages(module: HloModule, options: CompileOptions | None = None) -> S
 
 
 def compiled(module: HloModule) -> Executable:
-    """Compile a module without a stop; dumps are written where the flags in force ask for them.
+    """Compile a module without intermediate stages; writes dumps if the current flags say so.
 
     Raises:
-        XlanbError: as `hlo_stages`.
+        XlanbError: As for `hlo_stages`.
     """
     options = current()
     with in_force(options), with_everywhere(), _dumping(options):
@@ -127,11 +130,12 @@ def compiled(module: HloModule) -> Executable:
 
 
 def compiled_text(text: str, read: Callable[[], HloModule]) -> Executable:
-    """The same for HLO text, which `read` parses: a text found in XLANB_CACHE_DIR is not even
-    parsed, unless there are observers.
+    """The same for HLO text, which `read` parses.
+
+    A text found in XLANB_CACHE_DIR is not parsed unless there are observers.
 
     Raises:
-        XlanbError: as `hlo_stages`, or the text is refused.
+        XlanbError: As for `hlo_stages`, or the text is rejected.
     """
     flags = current()
     with in_force(flags), with_everywhere():
@@ -149,16 +153,16 @@ def compiled_text(text: str, read: Callable[[], HloModule]) -> Executable:
 
 
 def _dumping(options: DebugOptions) -> AbstractContextManager[object]:
-    """Has compilations in its block dumped where the flags ask for it."""
+    """Dump compilations in the block if the flags say so."""
     if not options.writes_dumps:
         return nullcontext()
-    from xlanb.dump.writer import dumping  # not loaded where nothing is dumped
+    from xlanb.dump.writer import dumping  # not loaded unless there are dumps
 
     return dumping(options)
 
 
 def options_in_force() -> CompileOptions:
-    """How the flags in force have modules compiled."""
+    """The compile options of the current flags."""
     flags = current()
     return CompileOptions(
         disable_passes=flags.xla_disable_hlo_passes,

@@ -1,4 +1,4 @@
-"""Plain values that configure a session: the messages of TensorFlow's config.proto that programs set."""
+"""Plain values that configure a session: the messages of config.proto that programs set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class OptimizerOptions:
-    """`global_jit_level` ON_1 or ON_2 lets every session run cluster and compile; OFF (and DEFAULT) does not."""
+    """`global_jit_level` ON_1 or ON_2 makes every session run cluster and compile.
+
+    OFF and DEFAULT do not.
+    """
 
     DEFAULT = 0
     OFF = -1
@@ -34,7 +37,7 @@ class OptimizerOptions:
 
 @dataclass
 class RewriterConfig:
-    """Which of TensorFlow's graph rewriters run; kept for programs that set them."""
+    """Which of TensorFlow's graph rewriters run; accepted for compatibility."""
 
     DEFAULT = 0
     ON = 1
@@ -50,7 +53,7 @@ class RewriterConfig:
 
 @dataclass
 class GraphOptions:
-    """Options on how a graph is prepared."""
+    """Options for preparing a graph."""
 
     optimizer_options: OptimizerOptions = field(default_factory=OptimizerOptions)
     rewrite_options: RewriterConfig = field(default_factory=RewriterConfig)
@@ -62,7 +65,7 @@ class GraphOptions:
 
 @dataclass
 class GPUOptions:
-    """Options on GPUs, of which there are none here: programs set them and nothing reads them."""
+    """GPU options, accepted for compatibility and ignored: there are no GPUs here."""
 
     allow_growth: bool = False
     per_process_gpu_memory_fraction: float = 0.0
@@ -71,7 +74,7 @@ class GPUOptions:
 
 @dataclass
 class ConfigProto:
-    """What `tf.Session(config=...)` takes."""
+    """The argument of `tf.Session(config=...)`."""
 
     device_count: dict[str, int] = field(default_factory=dict)
     intra_op_parallelism_threads: int = 0
@@ -98,8 +101,9 @@ class RunOptions:
 
 @dataclass
 class RunMetadata(Displayable):
-    """Metadata of one `Session.run`; a session with tracing (RunOptions.FULL_TRACE) fills
-    `step_stats`.
+    """Metadata of one `Session.run`.
+
+    A traced run (RunOptions.FULL_TRACE) fills `step_stats`.
     """
 
     step_stats: StepStats = field(default_factory=StepStats)
@@ -114,13 +118,16 @@ class RunMetadata(Displayable):
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """What a notebook shows."""
+        """The tables that a notebook shows."""
         return self.step_stats.tables
 
     def figure(self, other: RunMetadata | None = None) -> Any:
-        """The run as a plotly Figure; with another run of the same program above it, ops joined to the fusions that swallowed them.
+        """The run as a plotly Figure.
+
+        With another run of the same program above it, ops are linked to the fusions that contain
+        them.
 
         Raises:
-            XlanbError: the run was not traced.
+            XlanbError: The run was not traced.
         """
         return timeline_figure(self.step_stats, None if other is None else other.step_stats)

@@ -1,4 +1,4 @@
-"""The cost graph of a run: its nodes with sizes and times, as TensorFlow's cost_graph.proto has them."""
+"""The cost graph of a run: nodes with sizes and times, as in TensorFlow's cost_graph.proto."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xlanb.runtime.step_stats import CPU, NodeExecStats, StepStats
 
 @dataclass
 class InputInfo:
-    """Where an input of a node comes from: the number of a node, and which of its outputs."""
+    """The source of a node's input: the number of a node, and of its output."""
 
     preceding_node: int
     preceding_port: int
@@ -19,7 +19,7 @@ class InputInfo:
 
 @dataclass
 class OutputInfo:
-    """One output of a node: its bytes (-1 where the run was not traced), element type and shape."""
+    """One output of a node: its bytes (-1 without a trace), element type and shape."""
 
     size: int
     dtype: str
@@ -29,7 +29,7 @@ class OutputInfo:
 
 @dataclass
 class CostNode:
-    """A node; times in microseconds, 0 where the run was not traced."""
+    """A node; times in microseconds, 0 without a trace."""
 
     name: str
     device: str
@@ -44,13 +44,13 @@ class CostNode:
 
 @dataclass
 class CostGraph:
-    """All nodes of the graph that ran, numbered in its order."""
+    """All nodes of the executed graph, numbered in its order."""
 
     node: list[CostNode]
 
 
 def cost_graph(graph: Graph, stats: StepStats) -> CostGraph:
-    """The cost graph of a graph that ran, with the times of a traced run."""
+    """The cost graph of an executed graph, with the times of a traced run."""
     numbers = {op: i for i, op in enumerate(graph)}
     measured = {n.node_name: n for d in stats.dev_stats if d.device == CPU for n in d.node_stats}
     return CostGraph([_node(op, numbers, measured.get(op.name)) for op in graph])

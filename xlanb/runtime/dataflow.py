@@ -1,8 +1,9 @@
-"""Graphs with loops and branches of version 1, node by node: frames, iterations and dead tensors (TensorFlow's executor.cc).
+"""Execute graphs with version-1 control flow node by node.
 
-A tensor belongs to an iteration of a frame. Enter passes one into a frame of its own, NextIteration to the frame's next iteration, Exit out
-of the frame; Switch makes one of its outputs dead; a node with a dead input is dead, but for Merge, which takes the first input
-that is alive. What is dead is not run.
+Uses frames, iterations and dead tensors (TensorFlow's executor.cc). A tensor belongs to an
+iteration of a frame. Enter passes it into a new frame, NextIteration to the frame's next iteration,
+Exit out of the frame. Switch makes one of its outputs dead. A node with a dead input is dead,
+except Merge, which takes the first live input. Dead nodes are not run.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _HANDED_ON: Final = ENTER | EXIT | NEXT | {"LoopCond"}
 
 
 class _Dead:
-    """What a tensor holds that lies on a branch not taken."""
+    """The value of a tensor on a branch not taken."""
 
     def __repr__(self) -> str:
         return "dead"
@@ -36,12 +37,13 @@ class _Dead:
 
 DEAD: Final = _Dead()
 RunNode = Callable[[Operation, Sequence[Any]], Stages[Sequence[Any]]]
-_Reader = tuple[Operation, int | None]  # and the number of its input; None: it only waits
+_Reader = tuple[Operation, int | None]  # and the number of its input; None: a control input
 
 
 class DataflowPlan:
-    """The part of a graph that runs for some fetches, and the readers of each output; computed
-    once.
+    """The part of a graph that runs for some fetches, and the consumers of each output.
+
+    It is computed once.
     """
 
     def __init__(self, feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation]) -> None:
@@ -70,7 +72,7 @@ class DataflowPlan:
 
     @property
     def sources(self) -> list[Operation]:
-        """Nodes that read nothing and wait for nothing."""
+        """Nodes without inputs and control inputs."""
         return [op for op in self.ops if not self.inputs[op] and not self.controls[op]]
 
 
@@ -79,7 +81,7 @@ def _is_given(op: Operation, fed: set[Tensor]) -> bool:
 
 
 class _Frame:
-    """One execution of a loop: its iterations, and what is still to come into it."""
+    """One execution of a loop: its iterations, and its pending inputs."""
 
     def __init__(self, parent: _Iteration | None, name: str, enters: int) -> None:
         self.parent = parent
@@ -93,14 +95,14 @@ class _Frame:
         self.live_exits: set[Operation] = set()
 
     def forget_finished(self) -> None:
-        """Let go of iterations to which nothing can come any more."""
+        """Release iterations that can receive no more tensors."""
         while not self.enters_to_come and self.oldest < self.newest and not self.iterations[self.oldest].outstanding:
             del self.iterations[self.oldest]
             self.oldest += 1
 
 
 class _Iteration:
-    """What has arrived at the nodes in one round of a frame."""
+    """The tensors that have arrived at the nodes in one iteration of a frame."""
 
     __slots__ = ("arrived", "children", "done", "frame", "index", "is_dead", "left", "outstanding")
 
@@ -130,8 +132,9 @@ class DataflowRun:
         """The values of the fetches.
 
         Raises:
-            GraphError: a fetch is dead, or never computed because its node waits for something that does not come.
-            XlanbError: a node fails.
+            GraphError: A fetch is dead, or was never computed because its node waits for a missing
+                input.
+            XlanbError: A node fails.
         """
         top = self._root.iterations[0]
         for op in self._plan.sources:
@@ -203,7 +206,7 @@ class DataflowRun:
             self._arrive(reader, index, value, target)
 
     def _arrive(self, op: Operation, index: int | None, value: Any, where: _Iteration) -> None:
-        """A value, or a signal (index None), comes to a node; it is ready when nothing is left to come."""
+        """Deliver a value, or a control signal (index None), to a node; run it once it has all."""
         if op in where.done:
             return
         plan = self._plan
@@ -219,7 +222,7 @@ class DataflowRun:
         if value is DEAD:
             where.is_dead[op] = 1
         if not where.left[op]:
-            # What triggers control is alive even behind what is dead.
+            # A ControlTrigger is live even after dead nodes.
             is_dead = op in where.is_dead and op.type != "ControlTrigger"
             self._make_ready(op, where, None if is_dead else where.arrived[op])
 
@@ -270,7 +273,7 @@ class DataflowRun:
         return new
 
     def _close(self, frame: _Frame) -> None:
-        """Once nothing is left to do in a frame, the exits that never were alive are dead outside."""
+        """When a frame has nothing left to do, mark exits that were never live as dead outside."""
         frame.forget_finished()
         while frame.parent is not None and not frame.outstanding and not frame.enters_to_come:
             parent = frame.parent
@@ -295,7 +298,7 @@ class DataflowRun:
         return value
 
     def _stuck(self, op: Operation, top: _Iteration) -> str:
-        """Why a node was not run: the nodes before it that did not give their values outside of loops."""
+        """Why a node was not run: its predecessors outside of loops that produced no value."""
         for before in (op, *(t.op for t in op.inputs), *op.control_inputs):
             if before in top.arrived:
                 missing = [t.name for t, v in zip(before.inputs, top.arrived[before], strict=True) if v is None]
@@ -306,23 +309,25 @@ class DataflowRun:
 
 
 def has_control_flow(ops: Iterable[Operation]) -> bool:
-    """Whether any of the nodes is one of version 1's control flow."""
+    """Whether any of the nodes is version-1 control flow."""
     return any(op.type in CONTROL_FLOW for op in ops)
 
 
 def _switched(op: Operation, inputs: Sequence[Any]) -> list[Any]:
-    """The data at the output that the condition chooses. Raises GraphError where the condition is
-    not a single bool.
+    """The data at the output that the condition selects.
+
+    Raises GraphError if the condition is not a single bool.
     """
     if len(inputs) != 2 or np.ndim(inputs[1]) or np.asarray(inputs[1]).dtype != np.bool_:
         raise GraphError(
-            f"{op.describe()}: expected data and one bool, got {len(inputs)} inputs, the last {np.asarray(inputs[-1]).dtype}{list(np.shape(inputs[-1]))}"
+            f"{op.describe()}: expected data and one bool, got {len(inputs)} inputs, the last "
+            f"{np.asarray(inputs[-1]).dtype}{list(np.shape(inputs[-1]))}"
         )
     return [DEAD, inputs[0]] if bool(np.asarray(inputs[1])) else [inputs[0], DEAD]
 
 
 def _merged(op: Operation, inputs: Sequence[Any]) -> list[Any]:
-    """The first live input and its number. Raises GraphError where none is."""
+    """The first live input and its index. Raises GraphError if there is none."""
     for index, value in enumerate(inputs):
         if value is not DEAD and value is not None:
             return [value, np.asarray(index, np.int32)]

@@ -1,4 +1,4 @@
-"""Clusters on a GPU that is emulated (--xlanb_gpu): compiled for it, and run on the CPU thread by thread."""
+"""Clusters on an emulated GPU (--xlanb_gpu): compiled for it, and run on the CPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class EmulatedExecutable:
-    """A cluster's executable for a GPU, called as one for the CPU is."""
+    """A cluster's executable for a GPU, with the interface of one for the CPU."""
 
     __slots__ = ("compiled",)
 
@@ -26,13 +26,13 @@ class EmulatedExecutable:
         """Run the kernels on the CPU.
 
         Raises:
-            ArgumentError: the arrays do not fit.
+            ArgumentError: The arrays do not fit.
         """
         return self.compiled.emulate(*arrays)
 
     @property
     def buffer_assignment(self) -> BufferAssignment:
-        """Where its values live."""
+        """The buffer assignment of its values."""
         return self.compiled.buffer_assignment
 
     @property
@@ -41,20 +41,20 @@ class EmulatedExecutable:
         return self.compiled.hlo_module
 
     def cancel(self) -> int:
-        """An emulated run is not stopped: it ends by itself."""
+        """Return 0: an emulated run cannot be stopped."""
         return 0
 
 
 def is_on_gpu(device: str) -> bool:
-    """Whether a cluster on a device, by its full name, is compiled for the emulated GPU."""
+    """Whether a cluster on a device, given by its full name, is compiled for the emulated GPU."""
     return bool(current().xlanb_gpu) and device_type(device) in ("GPU", "XLA_GPU")
 
 
 def emulated_stages(module: HloModule, key: int) -> Stages[EmulatedExecutable]:
-    """Compile for the GPU that the flags name.
+    """Compile for the GPU that the flags select.
 
     Raises:
-        XlanbError: no GPU has that name, or the program is refused.
+        XlanbError: There is no GPU of that name, or the program is rejected.
     """
     from xlanb.runtime.gpu_compiler import gpu_hlo_stages, gpu_options  # not loaded for the CPU
 

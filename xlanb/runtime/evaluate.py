@@ -1,4 +1,4 @@
-"""`evaluate`: the reference interpreter's result for anything that can be compiled."""
+"""`evaluate`: the reference interpreter, for anything that can be compiled."""
 
 from __future__ import annotations
 
@@ -15,21 +15,24 @@ from xlanb.runtime.program import to_module
 
 @filtered_traceback()
 def evaluate(x: Any, /, *args: Any, feeds: Feeds | None = None, **named: Any) -> Any:
-    """The value of a program for the given arguments, by the reference interpreter: slow, and the meaning of every opcode as XLA has it.
+    """Evaluate a program with the reference interpreter: slow, with XLA's semantics throughout.
 
     Args:
-        x: an HloModule, a computation of one, HLO or StableHLO text, or what else `xlanb.compile` takes.
-        *args: arrays, one for each parameter, of its shape and dtype (ml_dtypes for those that NumPy lacks); of a JAX function its own arguments.
-        feeds: the host's side of infeed and outfeed.
-        **named: named arguments of a JAX function.
+        x: An HloModule, one of its computations, HLO or StableHLO text, or anything that
+            `xlanb.compile` takes.
+        *args: Arrays, one per parameter, of its shape and dtype (from ml_dtypes for those that
+            NumPy lacks); for a JAX function its own arguments.
+        feeds: The host's side of infeed and outfeed.
+        **named: Keyword arguments of a JAX function.
 
     Returns:
-        An array; a tuple, nested as the result's shape is; of a JAX function what it returns.
+        An array, or a tuple nested like the result's shape; for a JAX function its result.
 
     Raises:
-        HloVerifierError: a text breaks a rule of HLO.
-        EvaluationError: the arguments do not fit the parameters, or an instruction has no value; the message shows it.
-        XlanbError: `x` cannot be understood or lowered.
+        HloVerifierError: A text violates a rule of HLO.
+        EvaluationError: The arguments do not fit the parameters, or an instruction has no value;
+            the message shows it.
+        XlanbError: `x` is unsupported or cannot be lowered.
     """
     if isinstance(x, HloModule | HloComputation):
         return evaluate_module(x, *args, feeds=feeds)

@@ -1,6 +1,6 @@
-"""TensorBoard's event files: the messages of summaries and events, and the file that holds them.
+"""TensorBoard's event files: the messages of summaries and events, and the file format.
 
-Facts of tensorflow/core/framework/{summary,step_stats}.proto, tensorflow/core/util/event.proto and of
+Based on tensorflow/core/framework/{summary,step_stats}.proto, tensorflow/core/util/event.proto and
 the record format of lib/io/record_writer.cc.
 """
 
@@ -142,10 +142,10 @@ def _add_node(device: Any, node: Any) -> None:
 
 
 class EventFile:
-    """A file events.out.tfevents.TIME.HOST.SUFFIX in a folder, which is made; threads may share it.
+    """A file events.out.tfevents.TIME.HOST.SUFFIX in a new or existing folder; thread-safe.
 
     Raises:
-        OSError: the folder or the file cannot be made.
+        OSError: The folder or the file cannot be created.
     """
 
     def __init__(self, folder: str | Path, suffix: str = "") -> None:
@@ -158,7 +158,7 @@ class EventFile:
             self.write(messages().Event(wall_time=time.time(), file_version="brain.Event:2"))
 
     def write(self, event: Any) -> None:
-        """Append an Event message; after a close the file is opened again."""
+        """Append an Event message; a closed file is opened again."""
         data = event.SerializeToString()
         length = struct.pack("<Q", len(data))
         record = b"".join((length, _checked(length), data, _checked(data)))

@@ -1,4 +1,8 @@
-"""The executor of one prepared graph: which nodes run on the host, which as compiled ops, which as clusters, in what order."""
+"""Execute one prepared graph.
+
+It decides which nodes run on the host, which as compiled ops, which as clusters, and in which
+order.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ from xlanb.tf2xla.compiler import between
 from xlanb.tf2xla.registry import kernel
 
 _PASSED_ON: Final = frozenset({"Const", "Identity", "IdentityN"})  # nothing is compiled for them
-# What NumPy says of values that do not fit a node.
+# NumPy's exceptions for values that do not fit a node.
 _NODE_FAULTS: Final = (ValueError, LookupError, TypeError, MemoryError, ArithmeticError)
 _FUNCTIONS_OF_PYTHON: Final = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})  # their errors are the user's own
 _DEEPEST: Final = 64
@@ -40,7 +44,7 @@ _DEPTH: ContextVar[int] = ContextVar("xlanb_host_function_depth", default=0)
 
 @dataclass(frozen=True)
 class PreparedNode:
-    """A graph that is ready to run: the tensors to feed, to fetch, the nodes to run, and the functions of its clusters."""
+    """A graph that is ready to run: feeds, fetches, nodes to run, and functions of its clusters."""
 
     graph: Graph
     feeds: tuple[Tensor, ...]
@@ -51,9 +55,10 @@ class PreparedNode:
 
 
 class Executor:
-    """Runs a prepared graph again and again; the plan is made once.
+    """Runs a prepared graph repeatedly; it is planned once.
 
-    Functions that nodes call are run node by node, each with an executor of its own, unless the call must be compiled (`_XlaMustCompile`).
+    Functions that nodes call are run node by node, each by an executor of its own, unless the call
+    must be compiled (`_XlaMustCompile`).
     """
 
     def __init__(self, prepared: PreparedNode, cache: CompilationCache) -> None:
@@ -68,7 +73,7 @@ class Executor:
         if self._flow is not None and not has_control_flow(self._flow.ops):
             self._flow = None
         if self._flow is not None:
-            p.graph.topological_order()  # a cycle outside of loops is an error, not something to wait for
+            p.graph.topological_order()  # a cycle outside of loops would wait forever
         self._plan = between(p.feeds, p.fetches, p.targets) if self._flow is None else []
         for op in self._plan if self._flow is None else self._flow.ops:
             self._plan_node(op)
@@ -102,16 +107,16 @@ class Executor:
             self._calls[op] = ClusterCall.of_op(op)
 
     def run(self, feeds: Sequence[Any], state: HostState) -> Stages[list[Any]]:
-        """Run once; the values of the fetches, variables' references as their values.
+        """Run once; return the values of the fetches, with variables' references as their values.
 
         Raises:
-            XlanbError: a node fails; the message names it.
+            XlanbError: A node fails; the message names it.
         """
         found = yield from self.run_raw(feeds, state)
         return [state.variables.read(v) if isinstance(v, VariableHandle) else v for v in found]
 
     def run_raw(self, feeds: Sequence[Any], state: HostState) -> Stages[list[Any]]:
-        """`run`; handles of variables stay what they are."""
+        """`run` without replacing handles of variables."""
         state.call = lambda op, body, inputs: self._call(op, body, inputs, state)
         run_node = self._run_node if collecting() is None else self._run_timed
         if self._flow is not None:
@@ -160,7 +165,7 @@ class Executor:
             raise GraphError(f"{op.describe()}: {_fault(error)}") from error
 
     def _run_on_codes(self, op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
-        """An op that moves or compares texts, compiled for numbers that stand for them."""
+        """Run an op that moves or compares strings, compiled for integers that represent them."""
         texts: dict[bytes, int] = {}
 
         def coded(value: Any) -> np.ndarray[Any, Any]:
@@ -178,8 +183,9 @@ class Executor:
         return [known[v] if t.dtype.name == "string" else v for t, v in zip(op.outputs, outputs, strict=True)]
 
     def _launch(self, op: Operation, inputs: list[Any], state: HostState) -> Stages[Sequence[Any]]:
-        """A compiled cluster; node by node if it cannot be compiled, as TensorFlow falls back to a
-        call next to _XlaRun.
+        """Run a compiled cluster, or its nodes one by one if it cannot be compiled.
+
+        TensorFlow falls back to a function call next to _XlaRun.
         """
         call = self._calls[op]
         if call.name not in self._refused:
@@ -192,7 +198,7 @@ class Executor:
             else:
                 return self._fall_back(op, inputs, state) if found is None else found
             outputs = self._fall_back(op, inputs, state)
-            self._refused[call.name] = refusal  # the nodes themselves are well: it was the compilation
+            self._refused[call.name] = refusal  # the nodes themselves work: the compilation failed
             return outputs
         return self._fall_back(op, inputs, state)
 
@@ -202,14 +208,14 @@ class Executor:
 
     @property
     def refusals(self) -> Mapping[str, str]:
-        """Clusters that could not be compiled and run node by node instead, with the reason."""
+        """Clusters that could not be compiled and run node by node, with the reason."""
         return dict(self._refused)
 
     def _call(self, op: Operation, body: Graph, inputs: Sequence[Any], state: HostState) -> list[Any]:
         """Run a function's body on values.
 
         Raises:
-            GraphError: it calls itself without end, or takes another number of arguments.
+            GraphError: It recurses too deeply, or takes another number of arguments.
         """
         if _DEPTH.get() >= _DEEPEST:
             raise GraphError(
@@ -217,7 +223,7 @@ class Executor:
                 "does it call itself?"
             )
         inner = self._bodies.get(body)
-        if inner is None:  # of threads that come at once all get the same one
+        if inner is None:  # concurrent threads all get the same one
             inner = self._bodies.setdefault(body, Executor(_prepared_body(op, body, len(inputs)), self.cache))
         outer = state.call
         try:
@@ -234,7 +240,8 @@ def _prepared_body(op: Operation, body: Graph, count: int) -> PreparedNode:
     arguments = [o.outputs[0] for o in body if o.type == "_Arg"]
     if any(not 0 <= int(t.op.attrs["index"]) < count for t in arguments):
         raise GraphError(
-            f"node {op.name!r} ({op.type}): function {body.name!r} takes {len(arguments)} arguments, the call passes {count}"
+            f"node {op.name!r} ({op.type}): function {body.name!r} takes {len(arguments)} arguments, the call passes "
+            f"{count}"
         )
     results = sorted((o for o in body if o.type == "_Retval"), key=lambda o: int(o.attrs["index"]))
     fetches = tuple(o.inputs[0] for o in results)
@@ -247,12 +254,12 @@ def _call_by_name(op: Operation, inputs: Sequence[Any], state: HostState) -> Seq
 
 
 def _fault(error: Exception) -> str:
-    """What an exception of NumPy says; of memory that is used up it may say nothing."""
+    """The text of a NumPy exception; a MemoryError may have none."""
     return f"out of memory{f' ({error})' if str(error) else ''}" if isinstance(error, MemoryError) else str(error)
 
 
 def _given(tensor: Tensor, value: Any, state: HostState) -> Any:
-    """A variable's reference becomes its value where the node reads it as a plain tensor."""
+    """Replace a variable's reference by its value if the node reads it as a plain tensor."""
     if isinstance(value, VariableHandle) and not tensor.dtype.is_ref_dtype and tensor.dtype.name != "resource":
         return state.variables.read(value)
     return value

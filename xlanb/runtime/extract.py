@@ -1,4 +1,7 @@
-"""`extract`: the whole program as one HloModule, from a graph or from a trained session; and its parameters and results by name."""
+"""`extract`: a whole program as one HloModule, from a graph or from a trained session.
+
+Its parameters and results have names.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +32,11 @@ class Extraction(Displayable):
     """A program as a module, with names.
 
     Attributes:
-        module: the program; its root is a tuple.
-        parameters: the placeholder or variable that each parameter stands for.
-        results: what each element of the root is: the name of a fetched tensor ("loss:0"), or of the variable whose new value it is.
-        weights: the variables' values, by name, where the program was extracted from a session.
+        module: The program; its root is a tuple.
+        parameters: The placeholder or variable of each parameter.
+        results: The name of each element of the root: a fetched tensor ("loss:0"), or a variable
+            for its new value.
+        weights: The variables' values, by name, if the program was extracted from a session.
     """
 
     module: HloModule
@@ -46,30 +50,33 @@ class Extraction(Displayable):
         return self.module
 
     def arguments(self, values: Mapping[str, Any] | None = None, **named: Any) -> list[Array]:
-        """The module's arguments in order, from arrays by name (a loaded .npz will do); weights stand in where none are given.
+        """The module's arguments in order, from arrays by name (such as a loaded .npz).
+
+        Weights are used for missing values.
 
         Raises:
-            ArgumentError: one is missing, or does not fit.
+            ArgumentError: A value is missing or does not fit.
         """
         given = {**self.weights, **(values or {}), **named}
         missing = [n for n in self.parameters if n not in given]
         if missing:
             raise ArgumentError(
-                f"no value for {', '.join(map(repr, missing))}; the parameters of the program are {', '.join(self.parameters)}"
+                f"no value for {', '.join(map(repr, missing))}; the parameters of the program are "
+                f"{', '.join(self.parameters)}"
             )
         taken = self.module.entry_computation.parameters
         return [_fit(n, p.array_shape, given[n]) for n, p in zip(self.parameters, taken, strict=True)]
 
     def named(self, results: Sequence[Any]) -> dict[str, Any]:
-        """Results of a run by name: fetched tensors as "loss:0", new values of variables by their node."""
+        """Results of a run by name: fetched tensors as "loss:0", new variable values by node."""
         return dict(zip(self.results, results, strict=True))
 
     def save_weights(self, path: str | PathLike[str]) -> None:
         """Write the weights as .npz, by name; `arguments(np.load(path))` accepts them.
 
         Raises:
-            ArgumentError: no file can have this name.
-            OSError: the file cannot be written.
+            ArgumentError: The name is not valid for a file.
+            OSError: The file cannot be written.
         """
         with path_to_write(path).open("wb") as file:
             np.savez(file, allow_pickle=False, **self.weights)
@@ -90,21 +97,26 @@ def extract(
     npz: str | PathLike[str] | None = None,
     **values: Any,
 ) -> HloModule:
-    """The program that computes `fetches` as one module: placeholders and variables are its parameters, in the order of the graph; its root is a tuple of what is fetched and of the new
-    values of variables that the program writes. Every instruction names its TensorFlow node in its metadata.
+    """The program that computes `fetches`, as one module.
+
+    Placeholders and variables are its parameters, in the order of the graph. Its root is a tuple of
+    the fetches and of the new values of variables that the program writes. The metadata of every
+    instruction names its TensorFlow node.
 
     Args:
-        program: a graph; or a session, whose variables then have the shapes, and with `literals` the values, that they have there.
-        fetches: tensors, operations or names.
-        literals: variables are no parameters: their values stand in the module.
-        npz: a file to write the variables' values to, by name.
-        values: arrays by the name of a placeholder or variable whose shape the graph leaves open.
+        program: A graph; or a session, which then provides the shapes of variables and, with
+            `literals`, their values.
+        fetches: Tensors, operations or names.
+        literals: Whether variables are constants of the module instead of parameters.
+        npz: A file to write the variables' values to, by name.
+        values: Arrays by the name of a placeholder or variable whose shape is unknown in the graph.
 
     Raises:
-        FeedError: a fetch is not in the graph.
-        GraphError: a node cannot be lowered.
-        ArgumentError: a value for what the program does not read; or literals, or an .npz, of a graph alone, which has no values.
-        OSError: the file cannot be written.
+        FeedError: A fetch is not in the graph.
+        GraphError: A node cannot be lowered.
+        ArgumentError: A value is given that the program does not read; or literals or an .npz of a
+            graph, which has no values.
+        OSError: The file cannot be written.
     """
     found = extraction(program, fetches, literals=literals, **values)
     if npz is not None:
@@ -115,7 +127,7 @@ def extract(
 
 
 def extraction(program: Graph | Session, fetches: Any, *, literals: bool = False, **values: Any) -> Extraction:
-    """As `extract`, with the names of parameters and results, and the weights."""
+    """Like `extract`, with the names of parameters and results, and the weights."""
     graph = program.graph if isinstance(program, Session) else program
     items: Sequence[Any] = fetches if isinstance(fetches, list | tuple) else [fetches]
     try:
@@ -136,7 +148,7 @@ def extraction(program: Graph | Session, fetches: Any, *, literals: bool = False
 
 
 def _weights(session: Session, names: Sequence[str]) -> dict[str, Array]:
-    """What variables hold; those that hold nothing yet are left out."""
+    """The values of variables; those without a value are left out."""
     found: dict[str, Array] = {}
     for name in names:
         with suppress(UninitializedError):
@@ -145,7 +157,7 @@ def _weights(session: Session, names: Sequence[str]) -> dict[str, Array]:
 
 
 def _complete_metadata(module: HloModule, wanted: Sequence[Tensor | Operation]) -> None:
-    """What an instruction calls belongs to its TensorFlow node; the root to the nodes that are fetched."""
+    """Set the metadata of called computations to their caller's, of the root to the fetches."""
     root = module.entry_computation.root
     names = dict.fromkeys(w.op.name if isinstance(w, Tensor) else w.name for w in wanted)
     module.entry_computation.update(root, metadata=OpMetadata(op_type="_Retval", op_name=", ".join(names)))
@@ -164,7 +176,7 @@ def _fit(name: str, shape: ArrayShape, value: Any) -> Array:
     dtype = shape.dtype
     array = np.asarray(value)
     if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:
-        array = array.view(dtype)  # .npz keeps the bits of types that NumPy does not know, not the type
+        array = array.view(dtype)  # for types that NumPy lacks, .npz keeps only the bits
     array = np.asarray(array, dtype)
     if array.shape != tuple(shape.dimensions):
         raise ArgumentError(f"{name} has shape {list(shape.dimensions)}, not {list(array.shape)}")

@@ -1,4 +1,7 @@
-"""Fingerprint64 of bytes: FarmHash's farmhashna::Hash64 (Pike, 2014), which TensorFlow hashes strings with."""
+"""Fingerprint64 of bytes: FarmHash's farmhashna::Hash64 (Pike, 2014).
+
+TensorFlow hashes strings with it.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ def _up_to_64(s: bytes) -> int:
 
 
 def _seeded(s: bytes, at: int, a: int, b: int) -> tuple[int, int]:
-    """32 bytes mixed into two numbers."""
+    """Mix 32 bytes into two numbers."""
     w, x, y, z = (_word(s, at + 8 * i) for i in range(4))
     a = a + w & _MASK
     b = _rotated(b + a + z & _MASK, 21)
@@ -113,7 +116,7 @@ def _long(s: bytes) -> int:
 
 
 def fingerprint64(s: bytes) -> int:
-    """The hash of a string, 64 bits."""
+    """The 64-bit hash of a string."""
     n = len(s)
     if n <= 16:
         return _up_to_16(s)

@@ -1,4 +1,7 @@
-"""Compiled programs of TensorFlow called as Python calls them: variables are read before a call and assigned behind it."""
+"""Calling convention of compiled TensorFlow programs.
+
+Variables are read before a call and assigned after it.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,14 @@ from xlanb.tf2xla.compiler import CompilationResult
 
 @dataclass(frozen=True)
 class ForeignCalling:
-    """The calling convention of a function of TensorFlow (see `xlanb.hlo.calling.CallingConvention`).
+    """The calling convention of a TensorFlow function (see `xlanb.hlo.calling.CallingConvention`).
 
     Attributes:
-        binding: the function's arguments, results and variables.
-        parameters: for each parameter of the module the number of the input, or the name of the variable.
-        updates: the variables whose new values the module gives behind the results.
-        names: what each parameter of the module is called.
+        binding: The function's arguments, results and variables.
+        parameters: For each parameter of the module the number of the input, or the name of the
+            variable.
+        updates: The variables whose new values the module returns after the results.
+        names: The name of each parameter of the module.
     """
 
     binding: Binding
@@ -34,23 +38,26 @@ class ForeignCalling:
         return False
 
     def flatten(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
-        """The module's arrays: those of the arguments, and what the variables hold now.
+        """The module's arguments: the flattened arguments, and the variables' current values.
 
         Raises:
-            ArgumentError: the arguments do not fit.
+            ArgumentError: The arguments do not fit.
         """
         given = self.binding.flatten(args, named)
         return [given[p] if isinstance(p, int) else self.binding.read(p) for p in self.parameters]
 
     def assemble(self, results: Sequence[Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-        """What the function returns; the new values are assigned to the variables first."""
+        """The function's result; the new values are assigned to the variables first."""
         count = len(results) - len(self.updates)
         self.binding.write(dict(zip(self.updates, results[count:], strict=True)))
         return self.binding.assemble(results[:count], args, named)
 
 
 def calling_of(graph: Graph, feeds: Sequence[Tensor], result: CompilationResult) -> ForeignCalling | None:
-    """The calling convention of the module of a function's graph; None where nothing is known of the objects behind the graph."""
+    """The calling convention of the module of a function's graph.
+
+    None if the Python objects behind the graph are unknown.
+    """
     binding = graph.binding
     if binding is None:
         return None

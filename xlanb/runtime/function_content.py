@@ -1,6 +1,4 @@
-"""A function's identity: its exact content, including that of called functions, independent of
-names.
-"""
+"""A function's identity: its exact content, including called functions, without names."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ def content(ops: Iterable[Operation]) -> str:
 
 
 def attributes(op: Operation) -> str:
-    """What a node's attributes are, to the last bit; of functions their content."""
+    """A node's attributes, exactly; functions by their content."""
     return repr(_attributes(op, {}))
 
 
@@ -43,14 +41,14 @@ def _attributes(op: Operation, known: dict[str, str]) -> list[tuple[str, str]]:
 
 def _function(function: GraphFunction, known: dict[str, str]) -> str:
     if function.name not in known:
-        known[function.name] = f"calls itself: {function.name}"  # until its own digest is known
+        known[function.name] = f"calls itself: {function.name}"  # placeholder until its own digest is known
         known[function.name] = _digest(function.body, known)
     return known[function.name]
 
 
 def _exactly(value: Any, functions: Mapping[str, GraphFunction], known: dict[str, str]) -> str:
     if isinstance(value, np.ndarray):
-        # of tensors a digest, for their text leaves most values out
+        # a digest of tensors, as their text leaves out most values
         part = stored(value)
         held = repr(part.tolist()).encode() if part.dtype.kind == "O" else part.tobytes()
         return f"{value.dtype}{value.shape}{part.shape}{sha256(held).hexdigest()}"

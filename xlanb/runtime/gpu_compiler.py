@@ -1,4 +1,4 @@
-"""Compile for a GPU: the stages of its back end, each reported to the observers."""
+"""Compile for a GPU: the stages of its backend, each reported to the observers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from xlanb.wording import counted
 
 
 def gpu_options(target: str) -> GpuCompileOptions:
-    """How the flags in force have modules compiled for a device.
+    """The compile options of the current flags for a device.
 
     Raises:
-        XlanbError: no device has that name.
+        XlanbError: There is no device of that name.
     """
     flags, passes = current(), pipeline(target)
     if flags.xla_disable_hlo_passes:
@@ -29,10 +29,10 @@ def gpu_options(target: str) -> GpuCompileOptions:
 
 
 def gpu_stages(module: HloModule, target: str) -> Stages[GpuExecutable]:
-    """Compile a module from its start: what was handed in is the first stage, then each HLO pass and the buffer assignment.
+    """Compile a module for a GPU: the input module, each HLO pass, buffer assignment, code.
 
     Raises:
-        XlanbError: a pass or the back end refuses the module, or no device has that name.
+        XlanbError: A pass or the backend rejects the module, or there is no device of that name.
     """
     options = gpu_options(target)
     key = start_compilation(module.name)
@@ -42,10 +42,13 @@ def gpu_stages(module: HloModule, target: str) -> Stages[GpuExecutable]:
 
 
 def gpu_hlo_stages(module: HloModule, key: int, options: GpuCompileOptions) -> Stages[GpuExecutable]:
-    """Compile a module, one stage a step: each HLO pass, the buffer assignment, LLVM IR, PTX, the program of launches.
+    """Compile a module, one stage per step.
+
+    The stages: each HLO pass, buffer assignment, LLVM IR, PTX, the launch sequence.
 
     Raises:
-        XlanbError: as `gpu_stages`; the failed stage is told first, with the last good module.
+        XlanbError: As for `gpu_stages`. The failed stage is reported first, with the last good
+            module.
     """
     if options.passes is not None:
         emit(PassesChosen(key, options.passes))
@@ -53,7 +56,10 @@ def gpu_hlo_stages(module: HloModule, key: int, options: GpuCompileOptions) -> S
 
 
 def _with_code(steps: Stages[GpuExecutable]) -> Stages[GpuExecutable]:
-    """The stages of the back end, then the code of the kernels in each form and the program of launches, made when they are looked at."""
+    """The stages of the backend, then the kernels' code in each form and the launch sequence.
+
+    The texts are generated when they are viewed.
+    """
     exe = yield from steps
     report = GpuReport(exe)
     buffers = exe.buffer_assignment.record()
@@ -71,10 +77,10 @@ def _with_code(steps: Stages[GpuExecutable]) -> Stages[GpuExecutable]:
 
 
 def gpu_compiled(module: HloModule, target: str) -> GpuExecutable:
-    """Compile a module for a device without a stop.
+    """Compile a module for a device without intermediate stages.
 
     Raises:
-        XlanbError: as `gpu_stages`.
+        XlanbError: As for `gpu_stages`.
     """
     with in_force(current()), with_everywhere():
         if is_observed():

@@ -31,15 +31,14 @@ FORMS = (
     ("ptx", "PTX"),
     ("sass", "SASS"),
 )
-"""The texts of a kernel, from the program to the machine."""
+"""The texts of a kernel, from HLO to machine code."""
 
 
 @dataclass(frozen=True)
 class KernelCode:
-    """The texts of a kernel, "" where the dump has none.
+    """The texts of a kernel, "" if the dump lacks one.
 
-    `sass_lines` gives for each line of the SASS the line of the PTX that it comes from, 0 where
-    that is unknown.
+    `sass_lines` gives for each line of the SASS its line of the PTX, 0 if unknown.
     """
 
     hlo: str = ""
@@ -52,18 +51,18 @@ class KernelCode:
 
     @property
     def forms(self) -> tuple[tuple[str, str, str], ...]:
-        """(name, title, text) of those that are there."""
+        """(name, title, text) of the existing texts."""
         return tuple((name, title, text) for name, title in FORMS if (text := getattr(self, name)))
 
 
 @dataclass(frozen=True, repr=False)
 class GpuKernel(Displayable):
-    """One kernel: what it computes, how it is launched, what it needs, and how long it takes by a roofline.
+    """One kernel: what it computes, its launch, its resources, and its estimated time.
 
-    `instructions` are the HLO instructions that launch it, more than one where XLA found equal
-    ones; `launches` counts the launches of a run, loops by their trip count. `unit` is the dtype
-    that its tensor cores multiply, "" where it uses none. `refusal` is why there is no machine
-    code.
+    The estimate is a roofline. `instructions` are the HLO instructions that launch it, several if
+    XLA found equal ones; `launches` counts the launches of a run, loops by their trip count. `unit`
+    is the dtype that its tensor cores multiply, "" if it uses none. `refusal` is why there is no
+    machine code.
     """
 
     name: str
@@ -85,7 +84,7 @@ class GpuKernel(Displayable):
 
     @property
     def instruction(self) -> str:
-        """The first HLO instruction that launches it, "" where that is unknown."""
+        """The first HLO instruction that launches it, "" if unknown."""
         return self.instructions[0] if self.instructions else ""
 
     @property
@@ -100,7 +99,7 @@ class GpuKernel(Displayable):
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
-        """What is known of it, in words: (name, value)."""
+        """Its properties as text: (name, value)."""
         cost, time = self.cost, self.estimate
         rows = (
             ("HLO", ", ".join(self.instructions)),
@@ -135,7 +134,7 @@ class GpuKernel(Displayable):
 
 
 def _trimmed(dims: tuple[int, int, int]) -> tuple[int, ...]:
-    """Dimensions without the ones at their end."""
+    """Dimensions without trailing ones."""
     return dims if dims[2] != 1 else dims[:2] if dims[1] != 1 else dims[:1]
 
 
@@ -143,9 +142,9 @@ def _trimmed(dims: tuple[int, int, int]) -> tuple[int, ...]:
 class Launch:
     """A thunk in the order of a run.
 
-    `start` and `seconds` by the estimates (0 where unknown), of all `times` that a loop runs it;
-    `row` is the stream that it stands on, "" for what only holds others. A loop of which the number of iterations is not
-    known counts as one.
+    `start` and `seconds` are estimates (0 if unknown), for all `times` that a loop runs it; `row`
+    is the stream it runs on, "" if it only contains others. A loop with an unknown trip count
+    counts as one iteration.
     """
 
     thunk: Thunk
@@ -162,8 +161,8 @@ class Launch:
 class GpuProgram(Displayable):
     """The kernels and launches of one module.
 
-    `device` is what it was compiled for, None where the dump names none that is known;
-    `device_name` is its name in the dump.
+    `device` is what it was compiled for, None if the dump names no known device; `device_name` is
+    its name in the dump.
     """
 
     name: str
@@ -180,10 +179,10 @@ class GpuProgram(Displayable):
         return found | {k.name: k for k in self.kernels}
 
     def __getitem__(self, name: str) -> GpuKernel:
-        """The kernel of a name, its own or an HLO instruction's.
+        """The kernel with a name, its own or an HLO instruction's.
 
         Raises:
-            XlanbError: there is none; the message has the nearest.
+            XlanbError: There is none; the message suggests the nearest.
         """
         found = self.by_name.get(name.removeprefix("%"))
         if found is None:
@@ -192,23 +191,23 @@ class GpuProgram(Displayable):
 
     @property
     def seconds(self) -> float:
-        """The estimated time of a run: until the last launch ends."""
+        """The estimated time of a run, until the end of the last launch."""
         return max((x.start + x.seconds for x in self.launches), default=0.0)
 
     @property
     def unknown_loops(self) -> int:
-        """Loops whose number of iterations the program does not say: the figures count one of each."""
+        """The number of loops with an unknown trip count, counted as one iteration each."""
         return sum(x.is_unknown_loop for x in self.launches)
 
     def frame(self) -> pd.DataFrame:
-        """A row per kernel, the one that takes longest in all first."""
+        """A row per kernel, by descending total time."""
         import pandas as pd
 
         return pd.DataFrame([_row(k) for k in by_time(self.kernels)], columns=_COLUMNS)
 
     @property
     def headline(self) -> str:
-        """One line: the device, how many kernels and launches, the estimated time."""
+        """One line: the device, the number of kernels and launches, the estimated time."""
         once = self.unknown_loops
         rounds = f", one iteration of {counted(once, 'loop')} of unknown length" if once else ""
         time = f", about {duration(self.seconds)} by a roofline{rounds}" if self.seconds else ""
@@ -224,7 +223,7 @@ class GpuProgram(Displayable):
 
 
 def by_time(kernels: Sequence[GpuKernel]) -> list[GpuKernel]:
-    """Kernels, the one that takes longest in all first."""
+    """Kernels by descending total time."""
     return sorted(kernels, key=lambda k: -(k.estimate.seconds * max(k.launches, 1) if k.estimate is not None else 0.0))
 
 
@@ -259,7 +258,7 @@ def _row(k: GpuKernel) -> tuple[object, ...]:
 
 
 def _table(kernels: Sequence[GpuKernel]) -> list[str]:
-    """Kernels as lines of one width."""
+    """Kernels as an aligned text table."""
     head = ("kernel", "time", "times", "bound", "regs", "occ.", "blocks x threads", "emitter")
     rows = [head, *(_cells(k) for k in kernels)]
     widths = [max(len(r[c]) for r in rows) for c in range(len(head))]

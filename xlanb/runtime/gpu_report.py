@@ -1,8 +1,8 @@
-"""The result of our own GPU compiler, in the same records as a dump of XLA:GPU, so that all views
-show both.
+"""The result of xlanb's GPU compiler, in the records of a dump of XLA:GPU.
 
-The code of all kernels as one text in each form, each line with its HLO instruction; and the program: kernels with
-registers, occupancy and estimated time, and the launches of a run in order.
+All views thus show both. The report contains the code of all kernels as one text in each form, each
+line with its HLO instruction; and the program: kernels with registers, occupancy and estimated
+time, and the launches of a run in order.
 """
 
 from __future__ import annotations
@@ -40,12 +40,13 @@ _INSTRUCTION = re.compile(r"^\s+(?:@!?%\w+\s+)?[a-z]")
 _STREAM = "stream 0"
 _MOST_TIMES = 1 << 40
 _KINDS: Mapping[type, str] = {
-    KernelLaunch: "kKernel", CopyLaunch: "kCopy", LibraryCall: "kCustomCall", While: "kWhile", Conditional: "kConditional",
+    KernelLaunch: "kKernel", CopyLaunch: "kCopy", LibraryCall: "kCustomCall", While: "kWhile",
+    Conditional: "kConditional",
 }  # fmt: skip
 
 
 class GpuReport:
-    """The records of an executable, each made when it is first asked for."""
+    """The records of an executable, each created on first use."""
 
     def __init__(self, exe: GpuExecutable) -> None:
         self._exe = exe
@@ -57,7 +58,7 @@ class GpuReport:
 
     @cached_property
     def _traced(self) -> dict[str, KernelLaunch]:
-        """The kernels by name, their IR with the line of its HLO instruction as debug location."""
+        """The kernels by name, with debug locations that give the line of the HLO instruction."""
         exe = self._exe
         program: Compiled = deep(lambda: emit_program(exe.buffer_assignment, exe.program.target, self._lines))
         return {k.name: k for k in program.kernels}
@@ -72,7 +73,7 @@ class GpuReport:
         target = self._exe.program.target
         return {name: ptx.optimized_ir(k.code.ir, target) for name, k in self._traced.items()}
 
-    # -- code -----------------------------------------------------------------------------------------------------
+    # -- code --------------------------------------------------------------------------------------
 
     @property
     def llvm(self) -> CodeRecord:
@@ -81,7 +82,7 @@ class GpuReport:
 
     @property
     def llvm_optimized(self) -> CodeRecord:
-        """The LLVM IR of all kernels after LLVM's passes."""
+        """The LLVM IR of all kernels, as emitted."""
         return self._llvm(self._optimized)
 
     def _llvm(self, texts: Mapping[str, str]) -> CodeRecord:
@@ -112,11 +113,11 @@ class GpuReport:
     def _instruction(self, name: str) -> str:
         return self._traced[name].instruction.name
 
-    # -- the program ----------------------------------------------------------------------------------------------
+    # -- the program -------------------------------------------------------------------------------
 
     @cached_property
     def program(self) -> GpuProgram:
-        """Kernels, and launches in the order of a run, with the times of a roofline."""
+        """Kernels, and launches in the order of a run, with roofline times."""
         walk = _Walk(self)
         walk.take(self._exe.launches, _Place())
         device = self._exe.device
@@ -130,7 +131,7 @@ class GpuReport:
         )
 
     def kernel(self, k: KernelLaunch) -> GpuKernel:
-        """One kernel, its launches not yet counted."""
+        """One kernel, without counts of its launches."""
         i, device = k.instruction, self._exe.device
         used, refusal = self._resources(k)
         held = occupancy(device, k.threads, used.registers if used is not None else 0, k.shared_bytes, k.blocks)
@@ -142,7 +143,7 @@ class GpuReport:
         )  # fmt: skip
 
     def _resources(self, k: KernelLaunch) -> tuple[KernelResources | None, str]:
-        """What a thread of a kernel takes, or why that is not known."""
+        """The resources of a kernel's threads, or why they are unknown."""
         try:
             made = k.assembled  # without debug locations, as it would be loaded
         except CompilationError as error:
@@ -164,7 +165,7 @@ class GpuReport:
 
 
 def _together(language: str, comment: str, names: Sequence[str], parts: Sequence[CodeRecord]) -> CodeRecord:
-    """Several texts one after another, each under its kernel's name."""
+    """Concatenate texts, each under its kernel's name."""
     texts: list[str] = []
     functions: list[str] = []
     kernels: dict[str, str] = {}
@@ -182,7 +183,7 @@ def _together(language: str, comment: str, names: Sequence[str], parts: Sequence
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a launch stands: within which other, in which part of it, how deep, and how often a run comes there."""
+    """The position of a launch: its parent, the parent's branch, depth, and executions per run."""
 
     parent: int = -1
     branch: str = ""
@@ -192,7 +193,7 @@ class _Place:
 
 @dataclass
 class _Walk:
-    """Goes through a launch sequence in the order of a run, one launch after another."""
+    """Traverses a launch sequence in the order of a run."""
 
     report: GpuReport
     kernels: dict[str, GpuKernel] = field(default_factory=dict)
@@ -200,7 +201,7 @@ class _Walk:
     _clock: float = 0.0
 
     def take(self, sequence: Sequence[Launch], place: _Place) -> None:
-        """Launches that stand in one place."""
+        """Add the launches at one position."""
         for launch in sequence:
             number = len(self.launches)
             thunk = self._thunk(launch, number, place)

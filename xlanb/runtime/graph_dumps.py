@@ -1,11 +1,17 @@
-"""Which graphs a session writes into the directory of TF_DUMP_GRAPH_PREFIX, and under which flags.
+"""Which graphs a session writes to the directory TF_DUMP_GRAPH_PREFIX, by flag.
 
---tf_xla_clustering_debug                 before_mark_for_compilation, mark_for_compilation, mark_for_compilation_annotated,
-                                          before_increase_dynamism_for_auto_jit_pass, increase_dynamism_for_auto_jit_pass
---vmodule=clone_constants_for_better_clustering=1   before_ and after_clone_constants_for_better_clustering
---vmodule=encapsulate_subgraphs_pass=1    encapsulate_subgraphs_before, _after, _subgraph_CLUSTER; encapsulate_fdef_CLUSTER, encapsulate_fdef_graph_CLUSTER
---vmodule=build_xla_ops_pass=1            build_xla_ops
---vmodule=xla_compiler=2                  xla_compile_function_CLUSTER_ATTRIBUTES_, xla_compile_graph_CLUSTER_ATTRIBUTES_
+--tf_xla_clustering_debug
+    before_mark_for_compilation, mark_for_compilation, mark_for_compilation_annotated,
+    before_increase_dynamism_for_auto_jit_pass, increase_dynamism_for_auto_jit_pass
+--vmodule=clone_constants_for_better_clustering=1
+    before_ and after_clone_constants_for_better_clustering
+--vmodule=encapsulate_subgraphs_pass=1
+    encapsulate_subgraphs_before, _after, _subgraph_CLUSTER; encapsulate_fdef_CLUSTER,
+    encapsulate_fdef_graph_CLUSTER
+--vmodule=build_xla_ops_pass=1
+    build_xla_ops
+--vmodule=xla_compiler=2
+    xla_compile_function_CLUSTER_ATTRIBUTES_, xla_compile_graph_CLUSTER_ATTRIBUTES_
 """
 
 from __future__ import annotations
@@ -18,10 +24,10 @@ from xlanb.logs import verbosity
 
 
 def dump_pass(name: str, before: Graph, after: Graph) -> None:
-    """Write the graphs that TensorFlow writes around one of its passes, where the flags ask for them.
+    """Write the graphs that TensorFlow writes around one of its passes, if the flags say so.
 
     Raises:
-        DumpError: a file cannot be written.
+        DumpError: A file cannot be written.
     """
     if not dumps_graphs():
         return
@@ -54,10 +60,10 @@ def _dump_functions(before: Graph, after: Graph) -> None:
 
 
 def dump_compiled(function: ClusterFunction) -> None:
-    """Write a cluster's function as it is handed to the compiler, where the flags ask for it.
+    """Write a cluster's function as passed to the compiler, if the flags say so.
 
     Raises:
-        DumpError: a file cannot be written.
+        DumpError: A file cannot be written.
     """
     if dumps_graphs() and verbosity("xla_compiler") >= 2:
         name = attributed_name(function)
@@ -66,7 +72,7 @@ def dump_compiled(function: ClusterFunction) -> None:
 
 
 def attributed_name(function: ClusterFunction) -> str:
-    """A cluster's name with the attributes of its function, as TensorFlow instantiates it."""
+    """A cluster's name with its function's attributes, as TensorFlow instantiates it."""
     has_references = any(t.dtype.is_ref_dtype for op in function.body for t in (*op.inputs, *op.outputs))
     attributes = (
         "_XlaCompiledKernel=true",

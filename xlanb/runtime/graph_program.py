@@ -1,4 +1,7 @@
-"""Graphs and functions over `xlanb.tf` as one HloModule: placeholders and variables become its parameters."""
+"""Graphs and functions over `xlanb.tf` as one HloModule.
+
+Placeholders and variables become its parameters.
+"""
 
 from __future__ import annotations
 
@@ -35,17 +38,18 @@ def foreign_module(
     *,
     freezes_weights: bool = True,
 ) -> HloModule:
-    """The module of a program of TensorFlow.
+    """The module of a TensorFlow program.
 
-    Its arguments are the parameters, its variables further ones, with their new values behind the
-    results. The weights of a Keras model are literals of the module if `freezes_weights`. The
-    module of a function or model has its calling convention: called as Python calls it, it reads
-    and assigns the variables.
+    Its arguments are the first parameters, its variables the others; new values of variables follow
+    the results. The weights of a Keras model are constants of the module if `freezes_weights`. The
+    module of a function or model has its calling convention: called like the Python function, it
+    reads and assigns the variables.
     """
     graph, values = _foreign_graph(x, args, named, batch)
     if not graph.outputs and graph.binding is None:
         raise ArgumentError(
-            f"a {type(x).__name__} does not specify what to compute: pass tensors of it, or Graph.from_tensorflow(...) and tensors of that graph"
+            f"a {type(x).__name__} does not specify what to compute: pass tensors of it, or "
+            "Graph.from_tensorflow(...) and tensors of that graph"
         )
     fetches: list[Tensor | Operation] = [*graph.outputs]
     if graph.binding is not None:
@@ -66,8 +70,9 @@ def foreign_module(
 def _foreign_graph(
     x: Any, args: Sequence[Any], named: Mapping[str, Any], batch: int | None
 ) -> tuple[Graph, dict[str, Any]]:
-    """The graph of a program of TensorFlow, and arrays by the name of placeholders: those of
-    `args`, and those in `named` that are not arguments of the program.
+    """The graph of a TensorFlow program, and arrays by the name of placeholders.
+
+    The arrays are those of `args`, and those in `named` that are not arguments of the program.
     """
     own = {k: v for k, v in named.items() if _takes(x, k)}
     graph = graph_of(x, *args, named=own, batch=batch, is_compiled=True)
@@ -86,7 +91,7 @@ def _takes(program: Any, name: str) -> bool:
 
 
 def fetches_of(x: Any) -> list[Tensor | Operation]:
-    """A tensor, an operation, or a list or tuple of them, as a list; empty where it is none of these."""
+    """A tensor, an operation, or a list or tuple of them, as a list; empty for anything else."""
     items = list(x) if isinstance(x, list | tuple) else [x]
     return items if all(isinstance(t, Tensor | Operation) for t in items) else []
 
@@ -113,14 +118,17 @@ def extract_result(
     literals: Collection[str] = (),
     inputs: Sequence[Tensor] = (),
 ) -> tuple[list[Tensor], CompilationResult]:
-    """The program that computes `fetches` as one module: placeholders and variables are its parameters, in the order of the graph.
+    """The program that computes `fetches`, as one module.
 
-    Its root is a tuple: the fetched tensors, then the new values of variables that the program writes. Shapes come from the graph, or from `values`, arrays by
-    name, where the graph leaves them open. Variables named in `literals` are no parameters: what `values` has for them stands in the module. Given back with it are the
-    tensors that it was made for, in the order of the arguments. `inputs` come first among those, needed or not.
+    Placeholders and variables are its parameters, in the order of the graph; its root is a tuple of
+    the fetched tensors and the new values of variables that the program writes. Shapes come from
+    the graph, or from
+    `values`, arrays by name, if they are unknown in the graph. Variables named in `literals` become
+    constants with their value in `values`. Also returns the tensors that the module was lowered
+    for, in the order of the arguments; `inputs` come first among them, used or not.
 
     Raises:
-        GraphError: a shape is not known, or a node cannot be lowered; names the node.
+        GraphError: A shape is unknown, or a node cannot be lowered; names the node.
     """
     values = dict(values or {})
     tensors, targets = _split(fetches)
@@ -128,18 +136,19 @@ def extract_result(
     feeds = [(t, _argument(t, values, is_literal=t.op.name in literals)) for t in sources]
     if values:
         raise ArgumentError(
-            f"no placeholder or variable named {', '.join(map(repr, values))}; the program reads {', '.join(t.op.name for t, _ in feeds)}"
+            f"no placeholder or variable named {', '.join(map(repr, values))}; the program reads "
+            f"{', '.join(t.op.name for t, _ in feeds)}"
         )
     return [t for t, _ in feeds], lower(name or fetches[0].graph.name, feeds, tensors, targets)
 
 
 def trace_function(function: Callable[..., Any], args: Sequence[Any]) -> tuple[HloModule, Any]:
-    """Call `function` with placeholders of the shapes and dtypes of `args`; the module, and the structure that the function gave back.
+    """Trace `function` with placeholders of the shapes and dtypes of `args`.
 
-    The module's root is a tuple of the results.
+    Returns the module, whose root is a tuple of the results, and the function's result.
 
     Raises:
-        GraphError: it gives back something that is no tensor.
+        GraphError: A result is not a tensor.
     """
     arrays = [np.asarray(a) for a in args]
     graph, inputs, result = traced_graph(function, arrays)
@@ -151,10 +160,12 @@ def trace_function(function: Callable[..., Any], args: Sequence[Any]) -> tuple[H
 def traced_graph(
     function: Callable[..., Any], arrays: Sequence[np.ndarray[Any, Any]]
 ) -> tuple[Graph, list[Tensor], Any]:
-    """A graph of what `function` does with placeholders of the shapes and dtypes of `arrays`, the placeholders, and what it gave back.
+    """Trace `function` to a graph with placeholders of the shapes and dtypes of `arrays`.
+
+    Returns the graph, the placeholders, and the function's result.
 
     Raises:
-        GraphError: it gives back something that is no tensor.
+        GraphError: A result is not a tensor.
     """
     name = getattr(function, "__name__", "function").strip("<>")
     graph = Graph(name)

@@ -26,21 +26,22 @@ from xlanb.tracing import Cause, Decision, Predicate
 def TransformGraph(  # noqa: N802 - TensorFlow's name
     input_graph_def: Any, inputs: Iterable[str], outputs: Iterable[str], transforms: Iterable[str]
 ) -> Any:
-    """Rewrite a frozen graph for inference, as tensorflow.tools.graph_transforms.TransformGraph did in TensorFlow 1.
+    """Rewrite a frozen graph for inference, like TensorFlow 1's graph_transforms.TransformGraph.
 
     Args:
-        input_graph_def: a GraphDef message (xlanb's, TensorFlow's or TensorBoard's), a Graph, the bytes of a
-            GraphDef, or a path to one.
-        inputs: names of the nodes that are fed.
-        outputs: names of the nodes that are fetched; these and the inputs keep their names.
-        transforms: names with parameters, as in "remove_nodes(op=Identity)"; docs/how-to/transform-a-graph.md
-            lists them.
+        input_graph_def: A GraphDef message (xlanb's, TensorFlow's or TensorBoard's), a Graph, the
+            bytes of a GraphDef, or a path to one.
+        inputs: Names of the fed nodes.
+        outputs: Names of the fetched nodes; these and the inputs keep their names.
+        transforms: Names with parameters, as in "remove_nodes(op=Identity)";
+            docs/how-to/transform-a-graph.md lists them.
 
     Returns:
-        The transformed graph, of the kind that was given; a GraphDef message for a path.
+        The transformed graph, of the same kind as the input; a GraphDef message for a path.
 
     Raises:
-        GraphError: the graph cannot be read, a transform is unknown, not built, or refuses the graph.
+        GraphError: The graph cannot be read, or a transform is unknown, not implemented, or rejects
+            the graph.
     """
     stages, proto = _transformed(input_graph_def, tuple(inputs), tuple(outputs), transforms)
     if isinstance(input_graph_def, Graph):
@@ -57,14 +58,14 @@ def TransformGraph(  # noqa: N802 - TensorFlow's name
 def transform_stages(
     graph: Any, inputs: Iterable[str], outputs: Iterable[str], transforms: Iterable[str]
 ) -> list[Stage]:
-    """The graph before and after each transform, as stages: those that an observer of TransformGraph sees."""
+    """The graph before and after each transform, as the stages that observers see."""
     return _transformed(graph, tuple(inputs), tuple(outputs), transforms)[0]
 
 
 def _transformed(
     given: Any, inputs: Sequence[str], outputs: Sequence[str], transforms: Iterable[str]
 ) -> tuple[list[Stage], Any]:
-    """The stages, and the GraphDef message in the end."""
+    """The stages, and the final GraphDef message."""
     wanted = parse_transforms(transforms)
     proto = _proto(given)
     key = start_compilation("TransformGraph")
@@ -93,14 +94,14 @@ def rewrite_decisions(rewrites: Iterable[Rewrite]) -> tuple[Decision, ...]:
 
 
 def rewrite_summary(rewrites: Iterable[Rewrite]) -> str:
-    """How often each rule rewrote something: "ConvertLayout 3 times, SinkTranspose once"."""
+    """How often each rule was applied: "ConvertLayout 3 times, SinkTranspose once"."""
     counts = Counter(r.rule for r in rewrites)
     words = {1: "once", 2: "twice"}
     return ", ".join(f"{rule} {words.get(n, f'{n} times')}" for rule, n in counts.items())
 
 
 def _record(proto: Any) -> GraphRecord:
-    """A snapshot; of a graph that rename_op or remove_attribute left as no op table has it, nodes and edges alone."""
+    """A snapshot; only nodes and edges if rename_op or remove_attribute left unknown ops."""
     try:
         return graph_of_proto(proto).record()
     except GraphError:
@@ -110,7 +111,7 @@ def _record(proto: Any) -> GraphRecord:
 
 
 def _proto(given: Any) -> Any:
-    """A GraphDef message of ours."""
+    """The graph as xlanb's GraphDef message."""
     if isinstance(given, Graph):
         return graph_to_proto(given)
     if hasattr(given, "SerializeToString"):

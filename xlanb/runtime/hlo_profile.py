@@ -1,4 +1,7 @@
-"""--xla_hlo_profile: after each run of a compiled program the time of each of its kernels, as XLA's HumanReadableProfileBuilder lays it out."""
+"""--xla_hlo_profile: print the time of each kernel after each run.
+
+The layout is that of XLA's HumanReadableProfileBuilder.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _TOO_SHORT: Final = "< grain "
 
 
 def profile_each_run(executable: Executable) -> None:
-    """Have every call of an executable print the profile of a run on its arguments, timed by kernel, after the call itself."""
+    """Make every call of an executable print the profile of another run, timed by kernel."""
     call = executable.__call__
 
     def profiled(*arrays: Any) -> Any:
@@ -30,9 +33,11 @@ def profile_each_run(executable: Executable) -> None:
 def profile_text(executable: Executable, arrays: Sequence[Any]) -> str:
     """The profile of one run: a line for the whole, then one for each kernel, the slowest first.
 
-    Cycles are those of the processor's time stamp counter. Bytes are those of a kernel's operands and results, flops by the cost analysis. "optimal" is the least time that
-    this machine could take for them, at the end stands how much of the time that is, and which of the machine's limits it is. Where a kernel takes too few of the clock's grains, the times
-    are the mean of more runs; of what is too short even then "< grain" stands in place of rates and shares of limits.
+    Cycles are those of the processor's time stamp counter. Bytes are those of a kernel's operands
+    and results, flops by the cost analysis. "optimal" is the least possible time on this machine;
+    the last column is the fraction of that limit reached, and which limit it is. If a kernel takes
+    too few of the clock's grains, the times are the mean of more runs; kernels too short even then
+    show "< grain" instead of rates and fractions.
     """
     machine = limits(executable.target.threads)
     times, calls = kernel_times(executable, tuple(arrays), 1, machine=machine)

@@ -1,4 +1,4 @@
-"""`jit`: a Python function over arrays, compiled once per signature and cached; and `compile`, the same at once."""
+"""`jit`: compile a Python function per signature and cache it; `compile`: compile at once."""
 
 from __future__ import annotations
 
@@ -42,29 +42,36 @@ def compile(x: Any, /, *args: Any, target: str, **named: Any) -> Executable | Gp
 
 
 @filtered_traceback()
-def compile(x: Any, /, *args: Any, target: str = "cpu", **named: Any) -> Executable | GpuExecutable:  # noqa: A001 - the face's own name
-    """Compile a program, for the CPU where no other target is named: `exe = xlanb.compile(x); exe(*arrays)`.
+def compile(x: Any, /, *args: Any, target: str = "cpu", **named: Any) -> Executable | GpuExecutable:  # noqa: A001 - the public name
+    """Compile a program, by default for the CPU: `exe = xlanb.compile(x); exe(*arrays)`.
 
-    Code is made for the shapes and element types given here. Parameters of a graph's executable are its placeholders and variables, in the order of the graph.
+    The code is specialized to the shapes and element types given here. Parameters of a graph's
+    executable are its placeholders and variables, in the order of the graph.
 
     Args:
-        x: an HloModule; HLO text; a function that `jax.jit` takes, or what JAX made of one (`jax.jit(f)`, a Lowered, a Compiled, a `jax.export.Exported` or its bytes); a function
-            over `xlanb.tf`; tensors of a graph; or a program of TensorFlow as `Graph.from_tensorflow` takes it.
-        *args: of a function, example arguments: arrays, numbers, pytrees of them, or `jax.ShapeDtypeStruct`s; their shapes and dtypes count, not their values.
-        target: "cpu", or an NVIDIA GPU ("a100", "h100", ...: see xlanb.gpu.devices), which need not be here.
-        **named: named arguments of a JAX function; of a graph, arrays by the name of a placeholder or variable whose shape the graph leaves open.
+        x: An HloModule; HLO text; a function that `jax.jit` takes, or its result (`jax.jit(f)`, a
+            Lowered, a Compiled, a `jax.export.Exported` or its bytes); a function over `xlanb.tf`;
+            tensors of a graph; or a TensorFlow program as `Graph.from_tensorflow` takes it.
+        *args: For a function, example arguments: arrays, numbers, pytrees of them, or
+            `jax.ShapeDtypeStruct`s. Only their shapes and dtypes matter.
+        target: "cpu", or an NVIDIA GPU ("a100", "h100", ...: see xlanb.gpu.devices), which need not
+            be present.
+        **named: Keyword arguments of a JAX function; for a graph, arrays by the name of a
+            placeholder or variable whose shape is unknown in the graph.
 
     Returns:
-        The Executable. Called with one array for each parameter it gives a fresh array, or a tuple as the program's result is one; made of a JAX function, it is called as the function is,
-        without static arguments, and gives what the function gives: NumPy arrays, or jax.Arrays where an argument is one. For a GPU it is a GpuExecutable: its kernels as PTX, the launch
-        sequence, and `emulate`, which runs the kernels on the CPU.
+        The Executable. Called with one array per parameter it returns a fresh array, or a tuple if
+        the program does. For a JAX function it is called like the function without its static
+        arguments, and returns the function's result with NumPy arrays, or with jax.Arrays if an
+        argument is one. For a GPU it is a GpuExecutable: its kernels as PTX, the launch sequence,
+        and `emulate`, which runs the kernels on the CPU.
 
     Raises:
-        HloParseError: the text is not HLO.
-        HloVerifierError: the module breaks a rule of HLO; the message shows the instruction.
-        GraphError: a node has no lowering, or is malformed; the message names it.
-        CompilationError: no machine code can be made.
-        XlanbError: the base of these.
+        HloParseError: The text is not HLO.
+        HloVerifierError: The module violates a rule of HLO; the message shows the instruction.
+        GraphError: A node has no lowering, or is malformed; the message names it.
+        CompilationError: No machine code can be generated.
+        XlanbError: The base class of these.
         TypeError: `x` is none of these.
     """
     for_cpu = target.strip().lower() == "cpu"
@@ -79,9 +86,9 @@ def compile(x: Any, /, *args: Any, target: str = "cpu", **named: Any) -> Executa
 
 
 class Jit:
-    """A compiled function: one executable for each signature of shapes and dtypes, made at its first call.
+    """A compiled function: one executable per signature of shapes and dtypes, made on first use.
 
-    `cache_info()` says how often it was compiled and which argument was the reason.
+    `cache_info()` shows how often it was compiled, and which argument was the reason.
     """
 
     def __init__(
@@ -95,13 +102,13 @@ class Jit:
         self._is_foreign = is_foreign(function)
         self._names = argument_names(function)
         self._entries: dict[Key, CacheEntry] = {}
-        self._by_arrays: dict[ArrayKey | None, ArrayCall] = {}  # the same for calls with arrays alone
+        self._by_arrays: dict[ArrayKey | None, ArrayCall] = {}  # the same for calls with only arrays
         self._hits = 0
         self._lock = threading.RLock()
 
     @property
     def function(self) -> Callable[..., Any]:
-        """What is compiled: the function, with its static arguments marked."""
+        """The function to compile, with its static arguments marked."""
         return self._function
 
     @filtered_traceback()
@@ -110,9 +117,10 @@ class Jit:
         return self._find(self._call(args, named), args, named).executable
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """Run; the function's own result, of NumPy arrays, or of jax.Arrays where an argument is one.
+        """Run; return the function's result, with jax.Arrays if an argument is one, else NumPy's.
 
-        Inside of a function that JAX traces (`jax.grad`, `jax.vmap`, `jax.jit`) it is the function itself.
+        Inside a function that JAX traces (`jax.grad`, `jax.vmap`, `jax.jit`) it calls the function
+        itself.
         """
         try:
             key, leaves = array_key(args, named)
@@ -128,7 +136,7 @@ class Jit:
     def _first_call(
         self, key: ArrayKey | None, leaves: Sequence[Any], args: tuple[Any, ...], named: dict[str, Any]
     ) -> Any:
-        """The first call with arrays of these types, or (`key` is None) one with more than arrays."""
+        """The first call with arrays of these types, or (`key` None) with other arguments too."""
         call = self._call(args, named)
         if call.is_traced:
             return self._function(*args, **named)
@@ -138,7 +146,7 @@ class Jit:
         return found.run(args, named, call.leaves)
 
     def cache_info(self) -> CacheInfo:
-        """How many calls found their code, how many had it compiled, and for each of these why."""
+        """How many calls found compiled code, and all compilations with their reasons."""
         with self._lock:
             entries = tuple(self._entries.values())
             name = getattr(self, "__name__", "") or str(getattr(self._function, "name", "function"))
@@ -154,7 +162,8 @@ class Jit:
             if not _is_hashable(value):
                 name = self._names[n] if isinstance(n, int) and n < len(self._names) else n
                 raise ArgumentError(
-                    f"the static argument {name} is a {type(value).__name__}, which is not hashable: pass a hashable value, such as a tuple"
+                    f"the static argument {name} is a {type(value).__name__}, which is not hashable: pass a hashable "
+                    "value, such as a tuple"
                 )
         return JitCall.of(*dynamic, static)
 
@@ -181,7 +190,7 @@ class Jit:
         return CacheEntry(signature, executable, structure, module.calling is not None, why, seconds)
 
     def _module(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[HloModule, Any]:
-        """The module for such arguments, and what a function over `xlanb.tf` gave back."""
+        """The module for such arguments, and the result of a function over `xlanb.tf`."""
         if not self._is_foreign:
             return function_module(self._function, args, named)
         from xlanb.runtime.graph_program import foreign_module  # all of TensorFlow's ops: not loaded for JAX
@@ -208,23 +217,27 @@ def jit(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
 ) -> Any:
-    """Decorator: a function over arrays, of JAX or `xlanb.tf`, that is compiled for each signature when it is first called with one, and then cached.
+    """Decorator: compile a function over arrays, of JAX or `xlanb.tf`, per signature, and cache it.
 
         @xlanb.jit
         def layer(params, x):
             return jax.nn.relu(x @ params["w"] + params["b"])
 
-    A JAX function takes and gives what it takes and gives under `jax.jit`: pytrees of arrays. Results are NumPy arrays, or jax.Arrays where an argument is one. A function over
-    `xlanb.tf` takes arrays, or what `np.asarray` makes arrays of, and gives an array, a tuple or a list. Python in the function runs once per signature: it may branch on shapes and
-    static arguments, not on values. `layer.executable(params, x)` is the Executable for such arguments, `layer.cache_info()` says what was compiled and why.
+    A JAX function takes and returns the same as under `jax.jit`: pytrees of arrays. Results are
+    NumPy arrays, or jax.Arrays if an argument is one. A function over `xlanb.tf` takes arrays, or
+    what `np.asarray` converts to arrays, and returns an array, a tuple or a list. Python in the
+    function runs once per signature: it may branch on shapes and static arguments, not on values.
+    `layer.executable(params, x)` is the Executable for such arguments, `layer.cache_info()` shows
+    what was compiled and why.
 
     Args:
-        function: what is to be compiled; a `jax.jit` object keeps its own static arguments.
-        static_argnums: positions of arguments that are part of the program; each value is compiled for itself. JAX functions only.
-        static_argnames: their names.
+        function: The function to compile; a `jax.jit` object keeps its own static arguments.
+        static_argnums: Positions of arguments that are compile-time constants; each value is
+            compiled separately. JAX functions only.
+        static_argnames: Their names.
 
     Raises:
-        XlanbError: a call raises it where the function cannot be traced or compiled.
+        XlanbError: Raised by a call if the function cannot be traced or compiled.
     """
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)

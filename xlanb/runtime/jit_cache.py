@@ -26,19 +26,25 @@ if TYPE_CHECKING:
 
 
 Key = tuple[Any, tuple[tuple[Any, ...], ...], tuple[tuple[int | str, Any], ...], tuple[Any, ...]]
-"""The key of compiled code: the structure of the arguments, type and shape of each leaf, the values of static arguments, JAX's settings."""
+"""The key of compiled code.
+
+The structure of the arguments, type and shape of each leaf, the static arguments, JAX's settings.
+"""
 
 
 ArrayKey = tuple[Any, ...]
-"""A faster key of a call with arrays only: JAX's settings, the structure of the arguments (None where they are arrays, one by one), the type of each array."""
+"""A faster key of a call with only arrays.
+
+JAX's settings, the structure of the arguments (omitted for plain arrays), the type of each array.
+"""
 
 
 ArrayCall = Callable[[Sequence[Any], tuple[Any, ...], dict[str, Any]], Any]
-"""Runs such a call: takes the arrays, the arguments and the keyword arguments, returns the result."""
+"""Runs such a call: takes the arrays, positional and keyword arguments; returns the result."""
 
 
 def array_key(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[ArrayKey | None, Sequence[Any]]:
-    """The key of a call with arrays alone, NumPy's or JAX's, and the arrays; None as the key of another call."""
+    """The key of a call with only arrays, NumPy's or JAX's, and the arrays; else None as key."""
     leaves: Sequence[Any] = args
     key = [trace_context()]
     if named or not _are_arrays(args):
@@ -69,14 +75,14 @@ _NumpyArray = np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class JitCall:
-    """The arguments of one call: what is looked up, and the leaves."""
+    """The arguments of one call: its cache key, and the leaves."""
 
     key: Key
     leaves: Sequence[Any]
 
     @staticmethod
     def of(args: tuple[Any, ...], named: dict[str, Any], static: Sequence[tuple[int | str, Any]]) -> JitCall:
-        """A call with these arguments, of which `static` are left out."""
+        """A call with these arguments, without the `static` ones."""
         settings = trace_context()
         if "jax" in sys.modules:
             leaves, tree = flat_call(args, named)
@@ -86,19 +92,19 @@ class JitCall:
 
     @staticmethod
     def of_foreign(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> JitCall:
-        """A call of a function or model of TensorFlow, of whose program Python values are part."""
+        """A call of a TensorFlow function or model; Python values are compile-time constants."""
         names, leaves = flatten_foreign_call(function, args, named)
         return JitCall((tuple(names), tuple([_foreign_kind(v) for v in leaves]), (), ()), leaves)
 
     @property
     def is_traced(self) -> bool:
-        """Whether it stands inside of a function that JAX traces."""
+        """Whether it is inside a function that JAX traces."""
         return _TRACED in self.key[1]
 
 
 @dataclass(frozen=True)
 class JitSignature:
-    """What code depends on, with the names of the leaves and of the static arguments."""
+    """The cache key of code, with the names of the leaves and of the static arguments."""
 
     tree: Any
     leaves: tuple[tuple[Any, ...], ...]
@@ -108,7 +114,7 @@ class JitSignature:
 
     @staticmethod
     def of(call: JitCall, args: tuple[Any, ...], named: dict[str, Any], names: Sequence[str]) -> JitSignature:
-        """The signature of a call with these arguments, `names` being those of the function's parameters."""
+        """The signature of a call; `names` are those of the function's parameters."""
         tree, leaves, static, settings = call.key
         by_number = {n: _name(n, names) for n in range(len(args))}
         taken = {n for n, _ in static}
@@ -120,7 +126,7 @@ class JitSignature:
 
     @staticmethod
     def of_foreign(call: JitCall) -> JitSignature:
-        """The signature of a call of a function or model of TensorFlow."""
+        """The signature of a call of a TensorFlow function or model."""
         names, leaves, _, settings = call.key
         return JitSignature(names, leaves, (), settings, names)
 
@@ -131,7 +137,10 @@ class JitSignature:
         return ", ".join([*shown, *(f"{n}={v!r}" for n, v in self.static)])
 
     def why(self, others: Sequence[JitSignature]) -> str:
-        """Why code for the others is none for this one: what differs from the most similar, the latest of those."""
+        """Why this signature needed its own code: the differences from the most similar other one.
+
+        Of several, the latest.
+        """
         if not others:
             return "first call"
         differences = [self._differences(o) for o in reversed(others)]
@@ -169,7 +178,7 @@ class JitSignature:
 
 @dataclass(frozen=True)
 class _Difference:
-    """What differs between two signatures, and by how much."""
+    """A difference between two signatures, and its weight."""
 
     text: str
     weight: int
@@ -177,7 +186,10 @@ class _Difference:
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """Code for one signature: `why` it was compiled, in how many `seconds`. `structure` is what a function over xlanb.tf gave back."""
+    """Code for one signature: `why` it was compiled, and in how many `seconds`.
+
+    `structure` is the result of tracing a function over xlanb.tf.
+    """
 
     signature: JitSignature
     executable: Executable = field(repr=False)
@@ -188,7 +200,10 @@ class CacheEntry:
 
     @functools.cached_property
     def _direct(self) -> JaxCalling | None:
-        """The calling convention, where the leaves of a call are those that it wants; None where the arguments must be prepared, or are those of no JAX function."""
+        """The calling convention, if the leaves of a call can be passed directly; else None.
+
+        None if the arguments must be prepared, or if it is not a JAX function.
+        """
         calling = self.executable.source_module.calling
         return calling if isinstance(calling, JaxCalling) and calling.in_tree == self.signature.tree else None
 
@@ -197,7 +212,7 @@ class CacheEntry:
         return isinstance(self.executable.calls.signature.result, TupleShape)
 
     def with_arrays(self, leaves: Sequence[Any]) -> ArrayCall:
-        """How later calls with arrays of the same types, in the same structure, are run."""
+        """A function that runs later calls with arrays of the same types and structure."""
         executable, run = self.executable, self.run
         if self.has_calling and self._direct is not None:
             if self._direct.is_plain and all(type(v) is np.ndarray for v in leaves):
@@ -208,7 +223,7 @@ class CacheEntry:
         return lambda leaves, args, named: run(args, named, leaves)
 
     def run(self, args: tuple[Any, ...], named: dict[str, Any], leaves: Sequence[Any]) -> Any:
-        """What the function gives for these arguments, whose leaves are `leaves` where no static one is among them."""
+        """The function's result for these arguments; `leaves` are theirs if none is static."""
         if self._direct is not None:
             found = self.executable.flat(*self._direct.parameters(leaves))
             return self._direct.assemble(found if self._is_tuple else (found,), args, named, leaves)
@@ -222,7 +237,7 @@ class CacheEntry:
 
 @dataclass(frozen=True)
 class CacheInfo(Displayable):
-    """What `xlanb.jit` keeps of a function: calls that found their code (`hits`), calls that had it compiled (`misses`), and the entries, oldest first."""
+    """The cache of a jitted function: `hits`, `misses` (compilations), entries, oldest first."""
 
     name: str
     hits: int
@@ -243,7 +258,7 @@ class CacheInfo(Displayable):
 
 
 def argument_names(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The names of a function's positional arguments, where Python knows them."""
+    """The names of a function's positional arguments, if known."""
     signature = python_signature(function)
     parameters = () if signature is None else signature.parameters.values()
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -258,18 +273,21 @@ _TRACED = ("traced",)
 
 
 _array_types: set[type] = {np.ndarray}
-"""Classes all of whose objects are arrays, collected from values seen."""
+"""Classes whose instances are all arrays, collected from the values seen."""
 
 
 def _kind(value: Any) -> tuple[Any, ...]:
-    """What of a leaf code depends on: dtype and shape of an array, the type of a number, anything else itself."""
+    """The properties of a leaf that code depends on.
+
+    dtype and shape of an array, the type of a number, anything else itself.
+    """
     if type(value) in _array_types:
         return (value.dtype, value.shape, type(value) is not np.ndarray and value.weak_type)
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         if "jax" in sys.modules:
             if is_traced(value):
                 return _TRACED
-            if is_array(value) and hasattr(value, "weak_type"):  # arrays of keys have none
+            if is_array(value) and hasattr(value, "weak_type"):  # key arrays have none
                 _array_types.add(type(value))
         return (value.dtype, tuple(value.shape), bool(getattr(value, "weak_type", False)))
     if isinstance(value, bool | int | float | complex):
@@ -281,7 +299,7 @@ def _kind(value: Any) -> tuple[Any, ...]:
 
 
 def _foreign_kind(value: Any) -> tuple[Any, ...]:
-    """The same of a leaf of a call of TensorFlow: a number is a constant of the program."""
+    """The same for a TensorFlow call, in which a number is a constant of the program."""
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return (np.dtype(getattr(value.dtype, "as_numpy_dtype", value.dtype)), tuple(value.shape), False)
     return ("static", Static(value))
@@ -296,7 +314,7 @@ def _shown(kind: tuple[Any, ...]) -> str:
 
 
 def _change(name: str, old: tuple[Any, ...], new: tuple[Any, ...]) -> _Difference:
-    """What changed from one kind of leaf to another: shape, dtype or value."""
+    """The difference between two kinds of leaf: shape, dtype or value."""
     arrow = f"{_shown(old)} -> {_shown(new)}"
     if len(old) != 3 or len(new) != 3:
         return _Difference(f"{name}: {arrow}", 2)

@@ -1,4 +1,7 @@
-"""Running compiled code for graph nodes: XlaLaunch of a cluster, and single ops, each compiled once per signature and kept in a cache."""
+"""Run compiled code for graph nodes: XlaLaunch of a cluster, and single ops.
+
+Each is compiled once per signature and cached.
+"""
 
 from __future__ import annotations
 
@@ -43,14 +46,16 @@ from xlanb.tracing import Executed, emit, is_observed, unobserved
 _LAUNCH_LOG = VLog("runtime", "executor")
 _CACHE_LOG = VLog("runtime", "xla_compilation_cache")
 _COMPILER_LOG = VLog("runtime", "xla_compiler")
-_Seen = dict[str, Any]  # values of variables at one moment, None of those without one
+_Seen = dict[str, Any]  # a snapshot of variables, None for those without a value
 _LONGEST_RESULT = 6  # values shown of a result
 
 
 @dataclass(frozen=True)
 class ClusterCall:
-    """A call to run: a name, the tensors of its arguments, its results, and a text that identifies
-    the computation; `function` is the cluster, None for a single op.
+    """A call to run.
+
+    A name, the tensors of its arguments, its results, and a text that identifies the computation;
+    `function` is the cluster, None for a single op.
     """
 
     name: str
@@ -63,7 +68,7 @@ class ClusterCall:
 
     @property
     def is_single(self) -> bool:
-        """Whether it is one op by itself."""
+        """Whether it is a single op."""
         return self.function is None
 
     @staticmethod
@@ -81,7 +86,7 @@ class ClusterCall:
 
     @staticmethod
     def of_op(op: Operation) -> ClusterCall:
-        """The call of a single op; results that are variables' references are left to the executor."""
+        """The call of a single op, without results that are references to variables."""
         feeds = tuple(dict.fromkeys(op.inputs))
         constants = frozenset(feeds.index(op.inputs[c]) for c in constant_inputs(op))
         fetches = tuple(t for t in op.outputs if not t.dtype.is_ref_dtype and t.dtype.name != "resource")
@@ -103,9 +108,10 @@ def run_cluster(
     cache: CompilationCache,
     parent: int | None,
 ) -> Stages[list[Any] | None]:
-    """Run a cluster, compiled at its first run for each signature; observers see every stage of that, the first run, and the first hit in the cache.
+    """Run a cluster, compiled at its first run for each signature.
 
-    None where it is not to be compiled now (see compilation_cache): its nodes are to be run one by one.
+    Observers see every stage of the compilation, the first run, and the first cache hit. None if it
+    should not be compiled now (see compilation_cache): run its nodes one by one.
     """
     is_first = cache.register_execution(call.fingerprint, call.name)
     while True:
@@ -152,7 +158,7 @@ def _compiled(
     *,
     is_first: bool,
 ) -> Stages[CompilationEntry | None]:
-    """The entry of a signature that is not in the cache; None where it is not compiled now."""
+    """The entry of a signature that is not in the cache; None if it should not be compiled now."""
     text = describe(call.name, arguments)
     mode = mode_in_force()
     _CACHE_LOG.vlog(1, "XlaCompilationCache::Compile %s", text)
@@ -178,7 +184,7 @@ def _compiled(
 
 
 def run_op(call: ClusterCall, inputs: Sequence[Any], variables: Transaction, cache: CompilationCache) -> list[Any]:
-    """Run one op: the same lowering, compiled alone, without observers."""
+    """Run one op, compiled alone by the same lowering, without observers."""
     (op,) = call.targets
     by_tensor = dict(zip(op.inputs, inputs, strict=True))
     values = [by_tensor[t] for t in call.feeds]
@@ -211,7 +217,7 @@ def _compiled_alone(
 
 
 def _handle(op: Operation, inputs: Sequence[Any]) -> Any:
-    """An op on a ref variable hands the variable on. Raises GraphError where it was given none."""
+    """The reference that an op on a ref variable passes on. Raises GraphError if it has none."""
     found = next((v for v in inputs if isinstance(v, VariableHandle)), None)
     if found is None:
         raise GraphError(f"{op.describe()}: it returns a reference to a variable, but none of its inputs is a variable")
@@ -231,7 +237,7 @@ def _flags_key() -> tuple[Any, ...]:
 
 
 def _arguments(call: ClusterCall, inputs: Sequence[Any], variables: Transaction) -> tuple[list[Argument], _Seen]:
-    """What decides which code fits, and the values of variables that decided it."""
+    """The cache key's arguments, and the values of variables that they depend on."""
     seen = variables.get([v.name for v in inputs if isinstance(v, VariableHandle)])
     arguments = []
     for index, (tensor, value) in enumerate(zip(call.feeds, inputs, strict=True)):
@@ -248,14 +254,14 @@ def _arguments(call: ClusterCall, inputs: Sequence[Any], variables: Transaction)
 def _compile(
     call: ClusterCall, arguments: list[Argument], parent: int | None, *, is_again: bool = False
 ) -> Stages[CompilationEntry]:
-    """Compile for a signature; the second compilation of a cluster and those after it bear their signature as name."""
+    """Compile for a signature; later compilations of a cluster are named by their signature."""
     text = describe(call.name, arguments)
     key = start_compilation(text if is_again else call.name, parent)
     if call.function is not None:
         dump_compiled(call.function)
     _COMPILER_LOG.vlog(1, "XlaCompiler::CompileFunction %s", call.name)
     begin = perf_counter()
-    with unobserved():  # each instruction names its node: an edit per instruction would say no more
+    with unobserved():  # instructions name their nodes: recording edits would add nothing
         result: CompilationResult = lower(
             call.name,
             list(zip(call.feeds, arguments, strict=True)),
@@ -282,7 +288,7 @@ def _compile(
 
 
 class _Ran(NamedTuple):
-    """One run: what the program's parameters got, what came out, when it began and how long it took."""
+    """One run: its argument values, its outputs, when it began, and how long it took."""
 
     values: list[Any]
     outputs: list[Any]
@@ -291,10 +297,10 @@ class _Ran(NamedTuple):
 
 
 def _execute(entry: CompilationEntry, inputs: Sequence[Any], seen: _Seen, variables: Transaction) -> _Ran | None:
-    """Run a program. None, and nothing was run, where a variable has no longer the shape that it was compiled for.
+    """Run a program; None, without running it, if a variable's shape is no longer the compiled one.
 
-    A program that updates variables holds all of its variables from before it reads the first until it has written
-    the last, as XlaLaunch does: whatever it does to them is one step to other threads.
+    A program that updates variables holds all of its variables from before the first read until
+    after the last write, as XlaLaunch does: to other threads, all its effects are one step.
     """
     if not entry.result.updates:
         return _run_on(entry, inputs, seen, variables)
@@ -326,7 +332,7 @@ def _run_on(entry: CompilationEntry, inputs: Sequence[Any], held: _Seen, variabl
 
 
 def _is_alike(first: Any, second: Any) -> bool:
-    """Whether code that was compiled for one of these values fits the other."""
+    """Whether code compiled for one of these values fits the other."""
     if first is second or first is None or second is None:
         return first is second
     return bool(first.dtype == second.dtype and first.shape == second.shape)

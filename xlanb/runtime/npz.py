@@ -1,4 +1,8 @@
-"""Arrays from .npz files, checked: each member of the archive has a checksum (CRC-32), which NumPy compares only where it reads a member to its end."""
+"""Checked reading of .npz files.
+
+Each member of the archive has a checksum (CRC-32), which NumPy verifies only if it reads a member
+to its end.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,9 @@ def read_npz(path: str | Path) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of a .npz file by name, in the file's order. Pickled objects are not read.
 
     Raises:
-        DataLossError: the file is no .npz of plain arrays, is cut off, or a checksum does not match; the message names the file and the member.
-        OSError: there is no such file, or it cannot be read.
+        DataLossError: The file is not an .npz of plain arrays, is truncated, or a checksum does not
+            match; the message names the file and the member.
+        OSError: There is no such file, or it cannot be read.
     """
     where = f"{str(path)!r}"
     try:

@@ -31,7 +31,10 @@ _TOLERANCE = 1e-4  # relative, for --reference
 
 @dataclass(frozen=True)
 class Optimized:
-    """What passes made of a module: its text, one row for each pass that ran, and what each change was, in the forms asked for."""
+    """The result of passes on a module.
+
+    Its text, one row for each pass that ran, and each change in the requested forms.
+    """
 
     text: str
     rows: list[dict[str, Any]]
@@ -39,10 +42,10 @@ class Optimized:
 
 
 def optimize(module: HloModule, passes: str | None, *, print_after_all: bool = False, diff: bool = False) -> Optimized:
-    """Run passes (names separated by commas; None: the CPU pipeline) over a module, in place.
+    """Run passes (comma-separated names; None: the CPU pipeline) over a module, in place.
 
     Raises:
-        XlanbError: there is no such pass, or one fails.
+        XlanbError: There is no such pass, or one fails.
     """
     chosen = (
         pipeline()
@@ -79,7 +82,11 @@ def _pass(name: str) -> Any:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run gave: results leaf by leaf, wall seconds of each run, the largest error against the reference (None: not compared), kernels as rows."""
+    """The result of a run.
+
+    Results by leaf, wall seconds of each run, the largest error against the reference (None: not
+    compared), kernels as rows.
+    """
 
     results: list[Any]
     seconds: list[float]
@@ -89,12 +96,12 @@ class Outcome:
 
     @property
     def agrees(self) -> bool:
-        """Whether the reference, if there was one, gave the same up to rounding."""
+        """Whether the reference, if any, gave the same results up to rounding."""
         return self.error is None or self.error <= _TOLERANCE
 
     @property
     def data(self) -> dict[str, Any]:
-        """All of it, ready for JSON."""
+        """All fields, ready for JSON."""
         return {
             "results": [{"dtype": str(v.dtype), "shape": list(v.shape), "values": _listed(v)} for v in self.results],
             "seconds": self.seconds,
@@ -129,12 +136,13 @@ def run_module(
     name: str = "",
     devices: int | None = None,
 ) -> Outcome:
-    """Compile and run a module on given or random inputs; `reference` computes what it should give, and `name` is what to call it.
+    """Compile and run a module on given or random inputs.
 
-    `devices` is on how many the module must run, where that is known.
+    `reference` computes the expected results, and `name` is its display name. `devices` is the
+    number of devices that the module must run on, if known.
 
     Raises:
-        XlanbError: the module cannot be compiled, or the inputs do not fit.
+        XlanbError: The module cannot be compiled, or the inputs do not fit.
     """
     executable: Executable = compile_program(module)
     if devices is not None and executable.device_count != devices:
@@ -159,7 +167,7 @@ _MAX_LISTED = 1000
 
 
 def _listed(value: Any) -> Any:
-    """Values for JSON where they are few; None where they are not."""
+    """Values for JSON if they are few; otherwise None."""
     if value.size > _MAX_LISTED:
         return None
     if value.dtype.kind == "c":
@@ -168,10 +176,10 @@ def _listed(value: Any) -> Any:
 
 
 def arguments_for(program: HloModule | Executable, inputs: Path | Sequence[Any] | None) -> list[Any]:
-    """The given arrays, or those in an .npz file, in the order of their names; random ones where there is none.
+    """The given arrays, or those of an .npz file in the order of their names, or random ones.
 
     Raises:
-        ArgumentError: the file cannot be read.
+        ArgumentError: The file cannot be read.
     """
     if inputs is not None and not isinstance(inputs, Path):
         return list(inputs)
@@ -183,7 +191,7 @@ def arguments_for(program: HloModule | Executable, inputs: Path | Sequence[Any] 
 
 
 def random_value(shape: Shape, seed: int = 0) -> Any:
-    """A value of a shape, for trying things out: standard normal floats, integers from 0 to 9."""
+    """A random value of a shape: standard normal floats, integers from 0 to 9."""
     rng = np.random.default_rng(seed)
 
     def make(s: Shape) -> Any:

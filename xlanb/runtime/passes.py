@@ -16,7 +16,7 @@ _GPU = "xlanb.gpu.transforms"
 
 @higher_passes.implement
 def _load(name: str) -> None:
-    """A class that has a name registers itself when its module is imported."""
+    """Import the modules whose classes register themselves under a name."""
     if name in _OF_SPMD:
         import_module(_OF_SPMD[name])
         return

@@ -1,4 +1,4 @@
-"""Placement of nodes whose device is missing: where they run instead, with a warning."""
+"""Placement of nodes whose device is missing: run them elsewhere, with a warning."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ _GPU = "/device:GPU:0"
 
 
 def placed(graph: Graph) -> Graph:
-    """The graph with its nodes on devices that are here, itself where they are: on XLA_CPU:0 for other XLA devices, which compiles them, else on CPU:0.
+    """The graph with its nodes on existing devices; the same graph if they already are.
 
-    With --xlanb_gpu GPUs are here too, and nodes that ask for no device and have a kernel for GPUs are on GPU:0, as TensorFlow places them.
+    Nodes on other XLA devices move to XLA_CPU:0, which compiles them, all others to CPU:0. With
+    --xlanb_gpu GPUs exist too, and nodes without a device that have a GPU kernel are on GPU:0, as
+    in TensorFlow.
 
-    TensorFlow does so with `allow_soft_placement`, and refuses the graph without. A warning in the log `xlanb.runtime.placement` says it, once for a graph that is prepared.
+    TensorFlow does this with `allow_soft_placement`, and rejects the graph otherwise. The log
+    `xlanb.runtime.placement` warns once per prepared graph.
 
     Raises:
-        GraphValueError: a malformed name of a device.
+        GraphValueError: A device name is malformed.
     """
     has_gpu = bool(current().xlanb_gpu)
     here = _HERE | _EMULATED if has_gpu else _HERE
@@ -53,7 +56,7 @@ def placed(graph: Graph) -> Graph:
 
 
 def _preferring_gpu(graph: Graph) -> Graph:
-    """The graph with nodes that ask for no device on the GPU, where they have a kernel there."""
+    """The graph with nodes that have no device but a GPU kernel placed on the GPU."""
     names = [op.name for op in graph if not op.device and _runs_on_gpu(op)]
     if not names:
         return graph

@@ -1,4 +1,7 @@
-"""From the user's graph to one that runs: optimise, feeds to arguments, mark, encapsulate, launch; each a stage."""
+"""Prepare the user's graph for running, each step a stage.
+
+The steps: optimize, feeds to arguments, mark, encapsulate, launch.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from xlanb.tf2xla import constant_value
 from xlanb.tracing import Decision, is_observed
 
 _LOG = VLog("runtime", "direct_session")
-# Stages are grouped by kind: what comes before marking prepares it, what comes after it belongs to making functions.
+# Stages are grouped by kind: stages before marking prepare it, later ones make functions.
 _KINDS: Final = {
     "mark_for_compilation": "mark_for_compilation",
     "encapsulate_subgraphs": "encapsulate_subgraphs",
@@ -45,14 +48,17 @@ def prepare(
     name: str,
     numbers: Iterator[int] | None = None,
 ) -> Stages[PreparedNode]:
-    """Prepare a graph to be run with these feeds and fetches; `jit` says whether clusters are made of all that can be compiled, or only of what asks for it (jit scopes). Clusters have the next of `numbers`.
+    """Prepare a graph to be run with these feeds and fetches.
 
-    Every pass is a stage, in TensorFlow's order. The last two are two views of the same: `build_xla_ops`, with _XlaCompile and _XlaRun as today, and
-    `build_xla_launch_ops`, with an XlaLaunch for each cluster as in 2017 and 2018: this one runs.
+    `jit` clusters everything that can be compiled, otherwise only nodes that request it (jit
+    scopes). Clusters are numbered by `numbers`. Every pass is a stage, in TensorFlow's order. The
+    last two are alternative views:
+    `build_xla_ops`, with today's _XlaCompile and _XlaRun, and `build_xla_launch_ops`, with an
+    XlaLaunch per cluster as in 2017 and 2018, which is the one that runs.
 
     Raises:
-        GraphError: the graph has a cycle, or a node does not fit.
-        DumpError: a graph that is to be dumped cannot be written.
+        GraphError: The graph has a cycle, or a node is invalid.
+        DumpError: A graph to be dumped cannot be written.
     """
     stages = _Stages(start_compilation(name))
     yield stages.report("tf_graph", "graph", None, graph, f"{len(graph)} nodes as the program built them")
@@ -84,7 +90,7 @@ def prepare(
 
 
 def _clustered(stages: _Stages, graph: Graph, numbers: Iterator[int] | None, *, jit: bool) -> Stages[Clustering]:
-    """The passes that make clusters and calls of them."""
+    """The passes that form clusters and calls of them."""
     request = Request(graph, current(), 1 if jit else 0, cpu_global_jit=jit, only_lowered=True)
     before = graph
     steps = marking_steps(request, numbers)
@@ -98,7 +104,7 @@ def _clustered(stages: _Stages, graph: Graph, numbers: Iterator[int] | None, *, 
         with stages.uncounted():
             dump_pass(step.name, before, step.graph)
         before = step.graph
-    has_readers = is_observed() or dumps_graphs()  # of graphs that are only looked at, none is run
+    has_readers = is_observed() or dumps_graphs()  # for graphs that are only displayed
     for step in clustering.later_stages() if has_readers else ():
         yield stages.report(
             _KINDS.get(step.name, "encapsulate_subgraphs"), step.name, before, step.graph, _summary(step)
@@ -123,7 +129,7 @@ def _log_optimized(graph: Graph) -> None:
 
 
 class _Stages:
-    """Tells of stages of one compilation, with the time since the one before."""
+    """Reports the stages of one compilation, each with the time since the previous one."""
 
     def __init__(self, key: int) -> None:
         self.key = key
@@ -138,7 +144,7 @@ class _Stages:
         summary: str = "",
         decisions: Sequence[Decision] = (),
     ) -> Stage:
-        """Tell of one stage; equal graphs count as no change."""
+        """Report one stage; equal graphs count as no change."""
         seconds = perf_counter() - self._begin
         if not is_observed():
             self._begin = perf_counter()
@@ -153,14 +159,17 @@ class _Stages:
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
-        """A block whose time is not that of the next stage."""
+        """Exclude the block's time from the next stage."""
         start = perf_counter()
         yield
         self._begin += perf_counter() - start
 
 
 def _with_arguments(graph: Graph, feeds: Sequence[str], fetches: Sequence[str]) -> tuple[Graph, list[str], list[str]]:
-    """Fed tensors come from `_Arg` nodes, fetched ones end in `_Retval` nodes, as in TensorFlow when clustering begins."""
+    """Replace fed tensors by `_Arg` nodes, and end fetched ones in `_Retval` nodes.
+
+    TensorFlow does so before clustering.
+    """
     graph = graph.copy()
     arguments, results = [], []
     for index, name in enumerate(feeds):
@@ -198,7 +207,7 @@ def _prepared(
 ) -> PreparedNode:
     args = tuple(graph.get_operation_by_name(a).outputs[0] for a in arguments if a)
     fetched = tuple(graph.get_operation_by_name(r).inputs[0] for r in results)
-    # A target that a cluster swallowed runs with its cluster: every node that nobody reads is a target.
+    # A target inside a cluster runs with its cluster: every node without users is a target.
     wanted = {t.name for t in targets}
     last = [
         op

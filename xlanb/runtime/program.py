@@ -1,4 +1,7 @@
-"""Whole programs as one HloModule: HLO text, a TensorFlow graph with its fetches, or a Python function over arrays."""
+"""Whole programs as one HloModule.
+
+They are HLO text, a TensorFlow graph with its fetches, or a Python function over arrays.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +21,20 @@ from xlanb.hlo import HloModule
 
 
 def to_module(x: Any, /, *args: Any, **named: Any) -> HloModule:
-    """The HloModule of whatever a user hands over.
+    """The HloModule of a user's program.
 
-    `x` is an HloModule, HLO or StableHLO text, a tensor, operation or list of them, or a function over `xlanb.tf` or JAX, with example arguments in `args`; what
-    else `xlanb.from_jax` takes; or a program of TensorFlow as `Graph.from_tensorflow` takes it, with its arguments. For tensors, `named` gives
-    values of placeholders (and of variables) by name where the graph does not say their shape.
+    `x` is an HloModule, HLO or StableHLO text, a tensor, operation or list of them, a function over
+    `xlanb.tf` or JAX with example arguments in `args`, anything else that `xlanb.from_jax` takes,
+    or a TensorFlow program as `Graph.from_tensorflow` takes it, with its arguments. For tensors,
+    `named` gives values of placeholders (and of variables) by name if their shape is unknown in the
+    graph.
 
     Raises:
-        HloVerifierError: the module breaks a rule of HLO.
-        XlanbError: it cannot be understood or lowered.
-        TypeError: it is none of these.
+        HloVerifierError: The module violates a rule of HLO.
+        XlanbError: It is unsupported or cannot be lowered.
+        TypeError: It is none of these.
     """
-    if isinstance(x, HloModule) or (isinstance(x, str) and "\n" in x):  # a string of one line may be a path
+    if isinstance(x, HloModule) or (isinstance(x, str) and "\n" in x):  # a one-line string may be a path
         return _of_text_or_module(x, args, named)
     from xlanb.runtime import graph_program  # all of TensorFlow's ops: not loaded for HLO
 
@@ -49,7 +54,7 @@ def to_module(x: Any, /, *args: Any, **named: Any) -> HloModule:
 
 
 def as_tf_function(x: Any) -> Any:
-    """A Python function whose code names something of TensorFlow as a tf.function; else `x`."""
+    """A Python function whose code refers to TensorFlow, as a tf.function; otherwise `x`."""
     if not callable(x) or is_jax(x) or not refers_to_tensorflow(x):
         return x
     from xlanb.graph.foreign import is_foreign
@@ -74,10 +79,12 @@ def _parsed(text: str, args: Sequence[Any]) -> HloModule:
 
 
 def verified(module: HloModule) -> HloModule:
-    """The module, checked: compiled code trusts its shapes, and would read beyond its arrays where they break their rules.
+    """Verify the module and return it.
+
+    Compiled code trusts its shapes, and would read out of bounds if they were inconsistent.
 
     Raises:
-        HloVerifierError: the module breaks a rule of HLO.
+        HloVerifierError: The module violates a rule of HLO.
     """
     module.verify(executable=True)
     return module
@@ -86,12 +93,13 @@ def verified(module: HloModule) -> HloModule:
 def function_module(
     function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]
 ) -> tuple[HloModule, Any]:
-    """The module of a Python function, over `xlanb.tf` or over JAX, not verified yet. With it, of the former, what it gave back.
+    """The module of a Python function over `xlanb.tf` or JAX, not verified yet.
 
-    Where the function does not show which of the two it is over, the more likely one is tried first, the other where that fails.
+    Also returns the result of tracing a function over `xlanb.tf`. If it is unclear which of the two
+    it uses, the likelier one is tried first, then the other.
 
     Raises:
-        Exception: what the likelier try raised, where both fail.
+        Exception: The likelier attempt's exception, if both fail.
     """
     guess = _Guess.of(function, args, named)
     try:
@@ -104,14 +112,15 @@ def function_module(
     try:
         return second.traced(function, args, named)
     except Exception as error:  # noqa: BLE001 - the better one of the two is raised below
-        # one that imports `xlanb.tf` when it is called is over that; else the first guess was the better one
+        # a function that imports `xlanb.tf` when called uses it; otherwise the first guess was the
+        # better one
         shown, other = (error, first) if guess.is_over_jax else (first, error)
         shown.add_note(f"It also fails when called with JAX arrays: {type(other).__name__}: {other}")
         raise shown from shown.__cause__
 
 
 def is_over_jax(function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> bool:
-    """Whether a function is, as far as its code and its arguments show, one of JAX's and not over `xlanb.tf`."""
+    """Whether a function uses JAX and not `xlanb.tf`, judged by its code and arguments."""
     from xlanb.graph.foreign import is_foreign
 
     return not is_foreign(function) and _Guess.of(function, args, named).is_over_jax
@@ -119,14 +128,17 @@ def is_over_jax(function: Callable[..., Any], args: Sequence[Any], named: Mappin
 
 @dataclass(frozen=True)
 class _Guess:
-    """Whether a function is over JAX or over `xlanb.tf`; not `is_sure` where its arguments and the names in its code do not tell."""
+    """Whether a function uses JAX or `xlanb.tf`.
+
+    It is not `is_sure` if neither its arguments nor the names in its code show it.
+    """
 
     is_over_jax: bool
     is_sure: bool
 
     @staticmethod
     def of(function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> _Guess:
-        """Code that names neither (`lambda x: x + 1`) is over JAX where JAX is loaded and `xlanb.tf` is not."""
+        """Guess; code that names neither (`lambda x: x + 1`) is JAX if only JAX is loaded."""
         if is_jax(function) or refers_to_jax(function) or not _are_arrays(args, named):
             return _Guess(is_over_jax=True, is_sure=True)
         if any(name == "xlanb.tf" or name.startswith("xlanb.tf.") for name in modules_named_in(function)):
@@ -134,7 +146,10 @@ class _Guess:
         return _Guess(is_over_jax="jax" in sys.modules and "xlanb.tf" not in sys.modules, is_sure=False)
 
     def after(self, error: Exception) -> _Guess | None:
-        """The guess after this one failed; None where there is no other: the function may have imported what it is over when it was called."""
+        """The next guess after this one failed; None if there is none.
+
+        The function may have imported what it uses when it was called.
+        """
         if self.is_sure or ("xlanb.tf" if self.is_over_jax else "jax") not in sys.modules:
             return None
         if isinstance(error, ArgumentTypeError) or (isinstance(error, FunctionResultError) and not error.holds_tensors):
@@ -144,7 +159,7 @@ class _Guess:
     def traced(
         self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]
     ) -> tuple[HloModule, Any]:
-        """The module of the function, were the guess right."""
+        """The module of the function, assuming that the guess is right."""
         if self.is_over_jax:
             return jax_module(function, *args, **named), None
         from xlanb.runtime.graph_program import trace_function
@@ -159,5 +174,5 @@ class _Guess:
 
 
 def _are_arrays(args: Sequence[Any], named: Mapping[str, Any]) -> bool:
-    """Whether a call has nothing but NumPy arrays and numbers, in order: what a function over `xlanb.tf` is called with."""
+    """Whether the arguments are only NumPy arrays and numbers, by position, as for `xlanb.tf`."""
     return not named and all(isinstance(a, np.ndarray | np.generic | complex | float | int | list) for a in args)

@@ -1,4 +1,4 @@
-"""All op types in one table: what xlanb does with each, and what TensorFlow's XLA does."""
+"""All op types in one table: how xlanb runs each, and whether TensorFlow's XLA does."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ class RegisteredOp:
     """One op type.
 
     Attributes:
-        op: its name.
-        xlanb: how xlanb runs it: "XLA_CPU_JIT" (lowered to HLO, in clusters too), "op by op" (lowered, never clustered), "host", or "" (it cannot).
-        xlanb_dtypes: by attribute, the element types that it takes here, where it is lowered.
-        tensorflow: "XLA_CPU_JIT" where TensorFlow's tf2xla has a kernel, else "".
-        tensorflow_dtypes: by attribute, the element types of those kernels.
-        tensorflow_gpu: "XLA_GPU_JIT" where tf2xla has a kernel for GPUs, else "".
-        tensorflow_gpu_dtypes: by attribute, the element types of those.
+        op: Its name.
+        xlanb: How xlanb runs it: "XLA_CPU_JIT" (lowered to HLO, in clusters too), "op by op"
+            (lowered, never clustered), "host", or "" (unsupported).
+        xlanb_dtypes: By attribute, the supported element types, if it is lowered.
+        tensorflow: "XLA_CPU_JIT" if TensorFlow's tf2xla has a kernel, else "".
+        tensorflow_dtypes: By attribute, the element types of those kernels.
+        tensorflow_gpu: "XLA_GPU_JIT" if tf2xla has a kernel for GPUs, else "".
+        tensorflow_gpu_dtypes: By attribute, the element types of those.
         gradient: "yes", "none" (no gradient flows through it), or "" (not defined).
-        doc: what it does.
+        doc: A description.
     """
 
     op: str
@@ -45,14 +46,16 @@ class RegisteredOp:
 
 
 def table() -> list[RegisteredOp]:
-    """A row for each op type that the op table or TensorFlow's tf2xla knows, by name."""
+    """A row for each op type that xlanb's op table or TensorFlow's tf2xla has, by name."""
     known = op_names()
     return [_row(get_op(name)) for name in known]
 
 
 def registered_ops() -> pd.DataFrame:
-    """All op types as a table, indexed by `op`: how xlanb runs it and for which element types,
-    TensorFlow's kernels, and whether it has a gradient.
+    """All op types as a table, indexed by `op`.
+
+    It shows how xlanb runs each and for which element types, TensorFlow's kernels, and whether
+    there is a gradient.
     """
     import pandas as pd
 
@@ -87,7 +90,7 @@ def _device(name: str) -> str:
 
 
 def _types(op: OpDef) -> str:
-    """The element types that attributes of the op may name; those that numbers in HLO can have."""
+    """The element types that attributes of the op allow, as far as HLO has them."""
     parts = []
     for attr in op.attrs:
         if attr.kind == "type" and attr.allowed:

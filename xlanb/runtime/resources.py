@@ -1,4 +1,5 @@
-"""The resources of a session besides its variables: queues, iterators of data sets, lookup tables.
+"""The resources of a session besides its variables: queues, iterators, lookup tables.
+
 Their changes are permanent, even if the run fails.
 """
 
@@ -12,7 +13,7 @@ from xlanb.threads import Monitor
 
 
 class OutOfRangeError(XlanbError):
-    """There is nothing more to take: the end of a data set, or of a closed queue."""
+    """There are no more elements: the end of a data set, or of a closed queue."""
 
 
 class DeadlineExceededError(XlanbError):
@@ -22,7 +23,7 @@ class DeadlineExceededError(XlanbError):
 class Resources:
     """Resources of one session by container and name.
 
-    The lock of `monitor` guards all of them; whoever changes a queue notifies it.
+    The lock of `monitor` guards all of them; changes of a queue must notify it.
     """
 
     def __init__(self) -> None:
@@ -31,10 +32,10 @@ class Resources:
         self.is_closed = False
 
     def get(self, key: str, make: Callable[[], Any]) -> Any:
-        """The resource of that name, made where there is none.
+        """The resource of that name, created if there is none.
 
         Raises:
-            CancelledError: the session was closed.
+            CancelledError: The session was closed.
         """
         with self.monitor.lock:
             if self.is_closed:

@@ -1,4 +1,4 @@
-"""Session: runs parts of a graph, with variables that last (TensorFlow 1's tf.Session)."""
+"""Session: runs parts of a graph, with persistent variables (TensorFlow 1's tf.Session)."""
 
 from __future__ import annotations
 
@@ -40,41 +40,46 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Composite(Protocol):
-    """What consists of several tensors, and is fed and fetched as one: a sparse tensor."""
+    """Several tensors that are fed and fetched as one, such as a sparse tensor."""
 
     def fetched(self) -> tuple[Sequence[Any], Callable[..., Any]]:
-        """The tensors, and what is made of their values."""
+        """The tensors, and a function of their values."""
 
     def fed(self, value: Any) -> list[tuple[Tensor, Any]]:
         """The tensors with the parts of a value."""
 
 
 def _is_composite(item: Any) -> TypeGuard[Composite]:
-    """Whether an item is a Composite; asks the protocol, which is slow, only of what is neither tensor nor name."""
+    """Whether an item is a Composite; the slow protocol check is skipped for tensors and names."""
     return not isinstance(item, Tensor | Operation | str) and isinstance(item, Composite)
 
 
 class Session(Displayable):
-    """Runs a graph. Clusters are compiled where the config's global_jit_level or the flag tf_xla_auto_jit says so.
+    """Runs a graph; clusters are compiled if global_jit_level or tf_xla_auto_jit says so.
 
-    `cache` is the compilation cache that its runs fill, `resources` its queues, iterators and tables.
+    The first is an option of the config, the second a flag. `cache` is the compilation cache of its
+    runs,
+    `resources` its queues, iterators and tables.
 
     Threads may share a session, and run it while one of them extends the graph:
 
-    - An op that updates a variable (assign, assign_add, scatter_add, a training op such as ApplyGradientDescent) is
-      atomic, whatever its use_locking says, and so is a compiled cluster with all that it does to variables, as with
-      XlaLaunch: no update is lost. What reads in one op and writes in another, `assign(v, v + 1)`, is atomic only
-      where one cluster holds both.
-    - Other runs see an update as soon as its op or cluster has run. A run that fails takes its updates back, but for
-      variables that another run has updated since.
-    - `load_variables` sets all of its variables at once; it waits for updates of them that are under way.
-    - An element of a queue or of an iterator is given to one run. Operations of a table are atomic. A stateful random
-      op draws each number once; which run gets it is a matter of chance.
-    - A graph is prepared once and a cluster compiled once for each signature, whatever the number of threads that ask.
-    - `close` may be called at any time: runs that are under way or wait for a queue end with a CancelledError and take
-      their updates back, later ones with a GraphError.
+    - An op that updates a variable (assign, assign_add, scatter_add, a training op such as
+      ApplyGradientDescent) is atomic, whatever its use_locking says, and so is a compiled cluster
+      with all its effects on variables, as with XlaLaunch: no update is lost. Reading in one op and
+      writing in another, as in
+      `assign(v, v + 1)`, is atomic only within one cluster.
+    - Other runs see an update as soon as its op or cluster has run. A failed run restores the
+      variables that it updated, except those that another run has updated since.
+    - `load_variables` sets all of its variables at once; it waits for updates of them that are in
+      progress.
+    - An element of a queue or of an iterator goes to one run. Operations of a table are atomic. A
+      stateful random op draws each number once; which run gets it is arbitrary.
+    - A graph is prepared once and a cluster compiled once for each signature, whatever the number
+      of threads.
+    - `close` may be called at any time: runs that are in progress or wait for a queue end with a
+      CancelledError and restore their updates, later ones raise a GraphError.
 
-    Nodes of one graph are to be made by one thread at a time, as in TensorFlow.
+    Nodes of one graph must be created by one thread at a time, as in TensorFlow.
     """
 
     def __init__(self, graph: Graph | str | None = None, config: ConfigProto | None = None, target: str = "") -> None:
@@ -101,7 +106,7 @@ class Session(Displayable):
         return f"<Session of graph {self.graph.name!r}: {known}, {len(self.cache)} compiled{state}>"
 
     def variables_table(self) -> Frame:
-        """One row per variable that has a value: name, dtype, shape, bytes, and the value where it is small."""
+        """One row per variable with a value: name, dtype, shape, bytes, and small values."""
         names = self.variables.names()
         held = {name: np.asarray(value) for name, value in self.variables.get(names).items() if value is not None}
         rows = [
@@ -109,7 +114,7 @@ class Session(Displayable):
         ]
         return framed(rows, ["variable", "dtype", "shape", "bytes", "value"])
 
-    # -- running ------------------------------------------------------------------------------------------------
+    # -- running -----------------------------------------------------------------------------------
 
     @boundary("run a graph")
     def run(
@@ -119,16 +124,20 @@ class Session(Displayable):
         options: RunOptions | None = None,
         run_metadata: RunMetadata | None = None,
     ) -> Any:
-        """The values of `fetches`: a tensor, an operation (None), a name, or a list, tuple or dict of these, nested.
+        """The values of `fetches`: tensors, operations (None), names, or nested lists and dicts.
 
-        Tensors that are not fetched or needed are not computed. A run that fails takes back what it did to variables (see the class for what other threads see); what nodes took from queues and iterators before is taken, as in TensorFlow.
-        Options whose trace_level is FULL_TRACE have `run_metadata.step_stats` filled, `output_partition_graphs` its `partition_graphs`: the one graph that ran, as a GraphDef. The config's
-        `graph_options.build_cost_model` has `cost_graph` filled, with times where the run is traced.
+        Tuples are allowed too. Only tensors that are fetched or needed are computed. A failed run
+        restores variables (see the class for what other threads see), but not elements taken from
+        queues and iterators, as in TensorFlow. With trace_level FULL_TRACE in `options`,
+        `run_metadata.step_stats` is filled; with
+        `output_partition_graphs`, its `partition_graphs`: the one graph that ran, as a GraphDef.
+        The config's
+        `graph_options.build_cost_model` fills `cost_graph`, with times if the run is traced.
 
         Raises:
-            FeedError: a feed or a fetch that is missing, unknown or does not fit.
-            UninitializedError: a variable is read that has no value.
-            XlanbError: a node fails; the message names it.
+            FeedError: A feed or fetch is missing, unknown or does not fit.
+            UninitializedError: A variable without a value is read.
+            XlanbError: A node fails; the message names it.
         """
         asked = options or RunOptions()
         ran: list[Graph] = []
@@ -148,11 +157,11 @@ class Session(Displayable):
         return results
 
     def run_stages(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Stages[Any]:
-        """`run`, one stage of its compilations at a time; the generator's value is run's result."""
+        """`run`, one stage of its compilations at a time; the generator returns run's result."""
         return self._run_stages(fetches, feed_dict, [])
 
     def _run_stages(self, fetches: Any, feed_dict: Mapping[Any, Any] | None, ran: list[Graph]) -> Stages[Any]:
-        """`run_stages`; the graph that runs is put into `ran`."""
+        """`run_stages`; appends the graph that runs to `ran`."""
         if self._closed:
             raise GraphError("Attempted to use a closed Session.")
         wanted = _Fetches(self.graph, fetches)
@@ -181,7 +190,7 @@ class Session(Displayable):
         transaction = self.variables.begin()
         try:
             results = yield from executor.run(by_index, HostState(transaction, self._generators, self.resources))
-        except BaseException:  # an interrupt and a stepper that is given up fail the run too
+        except BaseException:  # an interrupt or an abandoned stepper fails the run too
             transaction.roll_back()
             raise
         transaction.commit()
@@ -197,10 +206,10 @@ class Session(Displayable):
     def make_callable(
         self, fetches: Any, feed_list: Sequence[Any] | None = None, **_ignored: Any
     ) -> Callable[..., Any]:
-        """A function of values for `feed_list` that gives the values of `fetches`.
+        """A function from values for `feed_list` to the values of `fetches`.
 
         Raises:
-            FeedError: a feed that is not in the graph; when it is called, another number of values.
+            FeedError: A feed is not in the graph; or, when called, the number of values is wrong.
         """
         feeds = [self.fed_tensor(f) for f in feed_list or ()]
 
@@ -214,7 +223,7 @@ class Session(Displayable):
         return run
 
     def partial_run_setup(self, fetches: Any, feeds: Any = None) -> Any:
-        """Refused: a run goes from its feeds to its fetches at once. Raises GraphError."""
+        """Unsupported: raise GraphError."""
         raise GraphError(
             "partial runs are not supported: fetch the first values with one run, and feed them to another"
         )
@@ -231,7 +240,7 @@ class Session(Displayable):
         return self.graph.as_graph_def()
 
     def _fed(self, feed_dict: Mapping[Any, Any]) -> Iterator[tuple[Tensor, Any]]:
-        """Tensors and their values; what consists of several tensors (a sparse tensor, a tuple of tensors) says which value goes where."""
+        """Tensors and their values; a composite (a sparse tensor, a tuple of tensors) is split."""
         for key, value in feed_dict.items():
             if _is_composite(key):
                 yield from ((self.fed_tensor(k), v) for k, v in key.fed(value))
@@ -244,15 +253,18 @@ class Session(Displayable):
 
     @property
     def is_jit(self) -> bool:
-        """Whether runs are clustered and compiled: the flag tf_xla_auto_jit decides, where it is not 0, over the config."""
+        """Whether runs are clustered and compiled.
+
+        The flag tf_xla_auto_jit decides if it is not 0, otherwise the config.
+        """
         level = current().tf_xla_auto_jit or self.config.graph_options.optimizer_options.global_jit_level
         return level > 0
 
     def fed_tensor(self, key: Any) -> Tensor:
-        """The tensor that a key of a feed dictionary means: itself, an operation with one output, or a name.
+        """The tensor of a feed dictionary's key: itself, an operation with one output, or a name.
 
         Raises:
-            FeedError: there is none.
+            FeedError: There is none.
         """
         try:
             found = self.graph.as_graph_element(key)
@@ -261,18 +273,19 @@ class Session(Displayable):
         if isinstance(found, Operation):
             if len(found.outputs) != 1:
                 raise FeedError(
-                    f"cannot feed {key!r}: it is an operation with {len(found.outputs)} outputs; feed one of its tensors"
+                    f"cannot feed {key!r}: it is an operation with {len(found.outputs)} outputs; feed one of its "
+                    "tensors"
                 )
             found = found.outputs[0]
         return found
 
-    # -- variables ----------------------------------------------------------------------------------------------
+    # -- variables ---------------------------------------------------------------------------------
 
     def load_variables(self, values: Mapping[str, Any]) -> None:
-        """Set variables by the name of their node, all of them or, where one does not fit, none.
+        """Set variables by the name of their node; if one does not fit, set none.
 
         Raises:
-            FeedError: no variable of that name, or an array whose dtype or shape does not fit.
+            FeedError: There is no variable of that name, or an array's dtype or shape does not fit.
         """
         loaded: dict[str, np.ndarray[Any, Any]] = {}
         for name, value in values.items():
@@ -289,8 +302,8 @@ class Session(Displayable):
         """The value of a variable by the name of its node.
 
         Raises:
-            FeedError: no variable of that name.
-            UninitializedError: it has no value yet.
+            FeedError: There is no variable of that name.
+            UninitializedError: It has no value yet.
         """
         op = self._variable(name)
         return self.variables.read(VariableHandle(self._store_name(op), op.name)).copy()
@@ -310,10 +323,10 @@ class Session(Displayable):
     def _store_name(op: Operation) -> str:
         return f"{op.attrs.get('container') or ''}/{op.attrs.get('shared_name') or op.name}"
 
-    # -- being a context ----------------------------------------------------------------------------------------
+    # -- context manager ---------------------------------------------------------------------------
 
     def as_default(self) -> Any:
-        """A block in which this is the default session."""
+        """A context in which this is the default session."""
         return session_scope(self)
 
     def __enter__(self) -> Self:
@@ -329,7 +342,7 @@ class Session(Displayable):
         self.close()
 
     def close(self) -> None:
-        """End the session: its variables and compiled code go; runs of other threads end with a CancelledError."""
+        """Close the session: drop variables and code; other threads' runs raise CancelledError."""
         self._closed = True
         self.resources.close()
         self.cache.cancel()
@@ -338,20 +351,20 @@ class Session(Displayable):
 
 
 class InteractiveSession(Session):
-    """A session that is the default one from its making on."""
+    """A session that becomes the default one when it is created."""
 
     def __init__(self, graph: Graph | str | None = None, config: ConfigProto | None = None, target: str = "") -> None:
         super().__init__(graph, config, target)
         push_session(self)
 
     def close(self) -> None:
-        """End the session; it is the default one no longer."""
+        """Close the session; it is no longer the default one."""
         pop_session(self)
         super().close()
 
 
 def _own(tensor: Tensor, value: np.ndarray[Any, Any]) -> Any:
-    """What a run gives for a tensor: a scalar, or an array that the caller may write."""
+    """The result of a run for a tensor: a scalar, or a writable array."""
     if value.ndim == 0:
         return value[()]
     if value.flags.writeable:
@@ -369,13 +382,13 @@ _FEW_NAMES = 4
 
 
 def _several(names: Sequence[str]) -> str:
-    """The names of what is fetched and run, the first of them where they are many."""
+    """The names of fetched and run nodes; only the first ones if there are many."""
     more = len(names) - _FEW_NAMES
     return ", ".join(names) if more <= 1 else f"{', '.join(names[:_FEW_NAMES])} and {more} more"
 
 
 def _value_text(value: Any) -> str:
-    """A small value in full, of a larger one its range."""
+    """A small value in full; otherwise its range."""
     if value.size <= _FEW_VALUES:
         return " ".join(str(value.tolist()).split())
     if value.dtype.kind not in "iuf":
@@ -435,7 +448,7 @@ class _Fetches:
 
 @dataclass(frozen=True)
 class _Made:
-    """Something that is made of the values of several fetches."""
+    """An object created from the values of several fetches."""
 
     make: Callable[..., Any]
     parts: list[Any]
@@ -457,7 +470,7 @@ def _fit(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
     """A fed value as an array of the tensor's dtype and shape.
 
     Raises:
-        FeedError: it cannot be; names the tensor.
+        FeedError: It does not fit; names the tensor.
     """
     if isinstance(value, Tensor):
         raise FeedError(f"The value of a feed cannot be a tensor (feeding {tensor.name!r}): run it first")
@@ -478,7 +491,7 @@ def _fit(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
 
 
 def _converts(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> bool:
-    """Whether values may be given another dtype: within a kind always, else as long as none of them changes."""
+    """Whether values may be cast: always within a kind, otherwise only if all are unchanged."""
     if np.can_cast(array.dtype, dtype, "same_kind"):
         return True
     if array.dtype.kind not in "biuf" or dtype.kind not in "biufcV":

@@ -1,8 +1,10 @@
-"""StepStats: begin and end of each node, launch, kernel, compilation and HLO pass of one run, as in
-TensorFlow's step_stats.proto; and their collector.
+"""StepStats: times of nodes, launches, kernels, compilations and HLO passes of one run.
 
-Times are in microseconds: `all_start_micros` since 1970, the others since `all_start_micros`. Beside TensorFlow's CPU device, which has the nodes as the session runs them, there are devices
-for what XLA does: launches, kernels, compilations, passes. The times of kernels are those of further runs, of each kernel the shortest, with a clock around each, laid out one after another within the launch.
+As in TensorFlow's step_stats.proto, with their collector. Times are in microseconds:
+`all_start_micros` since 1970, the others since `all_start_micros`. Besides TensorFlow's CPU device,
+which has the nodes as the session runs them, there are devices for XLA's launches, kernels,
+compilations and passes. Times of kernels come from additional runs with a clock around each kernel,
+the shortest of each; they are placed one after another within the launch.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _XLA: Final = "/job:localhost/replica:0/task:0/device:XLA_CPU:0/stream:"
 LAUNCHES, KERNELS, COMPILATIONS, PASSES = (f"{_XLA}{w}" for w in ("launches", "kernels", "compilation", "passes"))
 _ALLOCATOR: Final = "cpu"
 _MOST_RUNS: Final = 7  # to time kernels
-_TIMING_SECONDS: Final = 0.2  # of a long program fewer
+_TIMING_SECONDS: Final = 0.2  # fewer for long programs
 
 timeline_figure: Final[Hook[[StepStats, StepStats | None], Any]] = Hook("runtime.timeline_figure")
 """A run as a plotly Figure, with an optional second run of the same program above it."""
@@ -45,7 +47,10 @@ timeline_figure: Final[Hook[[StepStats, StepStats | None], Any]] = Hook("runtime
 
 @dataclass
 class AllocationDescription:
-    """Where a tensor lies: bytes asked for and taken, the allocator, a number that two tensors share where they share memory."""
+    """The memory of a tensor: bytes requested and allocated, the allocator, an id.
+
+    Tensors that share memory have the same id.
+    """
 
     requested_bytes: int = 0
     allocated_bytes: int = 0
@@ -57,7 +62,7 @@ class AllocationDescription:
 
 @dataclass
 class TensorDescription:
-    """A tensor: its type as TensorFlow writes it ("float32"), its shape, where it lies."""
+    """A tensor: its type as in TensorFlow ("float32"), its shape, its memory."""
 
     dtype: str = ""
     shape: tuple[int, ...] = ()
@@ -74,7 +79,7 @@ class NodeOutput:
 
 @dataclass
 class AllocatorMemoryUsed:
-    """What a node took from an allocator, bytes."""
+    """Bytes that a node allocated from an allocator."""
 
     allocator_name: str = _ALLOCATOR
     total_bytes: int = 0
@@ -86,9 +91,10 @@ class AllocatorMemoryUsed:
 
 @dataclass
 class NodeExecStats:
-    """One node (kernel, pass...) of a run.
+    """One node (kernel, pass, ...) of a run.
 
-    `timeline_label` reads "name = Op(input, input)". TensorFlow has no `ops`: the nodes that a kernel computes, all of a fusion's; nor `detail`: facts for views.
+    `timeline_label` reads "name = Op(input, input)". TensorFlow lacks `ops`, the nodes that a
+    kernel computes (all of a fusion's), and `detail`, properties for views.
     """
 
     node_name: str
@@ -113,7 +119,7 @@ class NodeExecStats:
 
 @dataclass
 class DeviceStepStats:
-    """What ran on one device."""
+    """The nodes that ran on one device."""
 
     device: str
     node_stats: list[NodeExecStats] = field(default_factory=list)
@@ -127,7 +133,7 @@ class StepStats(Displayable):
     dev_stats: list[DeviceStepStats] = field(default_factory=list)
 
     def device(self, name: str) -> DeviceStepStats:
-        """The device of this name, made where it is not there yet."""
+        """The device of this name, added if it is missing."""
         found = next((d for d in self.dev_stats if d.device == name), None)
         if found is None:
             found = DeviceStepStats(name)
@@ -143,12 +149,12 @@ class StepStats(Displayable):
 
     @property
     def headline(self) -> str:
-        """How many nodes ran on which device."""
+        """How many nodes ran on each device."""
         return repr(self)
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """What a notebook shows."""
+        """The tables that a notebook shows."""
         return (("The run, node by node", self.table),) if self.dev_stats else ()
 
     def to_dataframe(self) -> pd.DataFrame:
@@ -159,20 +165,25 @@ class StepStats(Displayable):
         """The run as a plotly timeline, a row for each device.
 
         Raises:
-            XlanbError: the run was not traced.
+            XlanbError: The run was not traced.
         """
         return timeline_figure(self, None)
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row for each node on each device: device, name, op, start_us (since the run began), duration_us, output_bytes, ops."""
+        """A row for each node on each device.
+
+        Columns: device, name, op, start_us (since the start of the run), duration_us, output_bytes,
+        ops.
+        """
         import pandas as pd
 
         nodes = [(d, n) for d in self.dev_stats for n in d.node_stats]
         first = min((n.all_start_nanos for _, n in nodes), default=0)
         rows = [
             (
-                d.device.rpartition("device:")[2], n.node_name, op_of(n), (n.all_start_nanos - first) / 1e3, n.all_end_rel_nanos / 1e3,
+                d.device.rpartition("device:")[2], n.node_name, op_of(n), (n.all_start_nanos - first) / 1e3,
+                n.all_end_rel_nanos / 1e3,
                 sum(o.tensor_description.allocation_description.requested_bytes for o in n.output), ", ".join(n.ops),
             )
             for d, n in nodes
@@ -182,13 +193,13 @@ class StepStats(Displayable):
 
 
 def op_of(node: NodeExecStats) -> str:
-    """The op type in a label "name = Op(input)", else the node's name."""
+    """The op type in a label "name = Op(input)"; otherwise the node's name."""
     _, equals, rest = node.timeline_label.partition(" = ")
     return rest.partition("(")[0] if equals else node.node_name
 
 
 class StepStatsCollector:
-    """Takes the times of one run, from the executor and (as an observer) from the compiler."""
+    """Collects the times of one run, from the executor and (as an observer) from the compiler."""
 
     def __init__(self) -> None:
         self.step_stats = StepStats()
@@ -200,7 +211,7 @@ class StepStatsCollector:
         self._lock = threading.Lock()
 
     def ran_node(self, op: Operation, begin: int, end: int, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """A node was run, from `begin` to `end` by perf_counter_ns."""
+        """Record the run of a node, from `begin` to `end` by perf_counter_ns."""
         label = f"{op.name} = {op.type}({', '.join(op.node_inputs)})"
         described = [_described(t.value_index, t.dtype.name, v) for t, v in zip(op.outputs, outputs, strict=True)]
         read = [_allocation(v) for v in inputs if isinstance(v, np.ndarray)]
@@ -209,7 +220,10 @@ class StepStatsCollector:
         self._add(CPU, op.name, label, begin, end, memory=memory, output=described, referenced_tensor=read)
 
     def ran(self, name: str, executable: Executable, values: Sequence[Any], begin: float, seconds: float) -> None:
-        """A cluster was run: `begin` by perf_counter. To time its kernels it is run a few times more, in the end."""
+        """Record the run of a cluster, `begin` by perf_counter.
+
+        It is run a few more times at the end, to time its kernels.
+        """
         start, length = round(begin * 1e9), round(seconds * 1e9)
         self._launches.append((name, executable, tuple(values), start, seconds))
         temp = executable.buffer_assignment.temp_size
@@ -242,7 +256,7 @@ class StepStatsCollector:
             at = end
 
     def on_event(self, event: Event) -> None:
-        """Take one event of the compiler."""
+        """Process one event of the compiler."""
         now = time.perf_counter_ns()
         if isinstance(event, CompilationStarted):
             self._names[event.key] = event.name
@@ -297,7 +311,7 @@ class StepStatsCollector:
 
 
 def _shortest(executable: Executable, values: tuple[Any, ...], seconds: float) -> tuple[list[KernelTime], list[int]]:
-    """Each kernel's shortest time of a few runs: in one alone a thread that was put to sleep gives all the time to one kernel."""
+    """Each kernel's shortest time in a few runs, to exclude the effect of preempted threads."""
     runs = max(1, min(_MOST_RUNS, round(_TIMING_SECONDS / max(seconds, 1e-9))))
     times, calls = kernel_times(executable, values, 1)
     for _ in range(runs - 1):
@@ -307,7 +321,7 @@ def _shortest(executable: Executable, values: tuple[Any, ...], seconds: float) -
 
 
 def _computed(i: HloInstruction) -> tuple[str, ...]:
-    """The TensorFlow nodes of an instruction, of a fusion those within."""
+    """The TensorFlow nodes of an instruction; for a fusion, of the instructions in it."""
     inside = i.fused_computation.instructions if i.opcode is HloOpcode.FUSION else (i,)
     names = [j.metadata.op_name for j in (*inside, i) if j.opcode not in (HloOpcode.PARAMETER, HloOpcode.CONSTANT)]
     return tuple(dict.fromkeys(n for n in names if n))
@@ -328,12 +342,12 @@ _COLLECTOR: ContextVar[StepStatsCollector | None] = ContextVar("xlanb_step_stats
 
 
 def collecting() -> StepStatsCollector | None:
-    """Who collects the times of the run that is under way, if anyone does."""
+    """The collector of the current run, if any."""
     return _COLLECTOR.get()
 
 
 @contextmanager
 def collect(collector: StepStatsCollector) -> Iterator[StepStatsCollector]:
-    """Have the times of runs within the block collected."""
+    """Collect the times of runs within the block."""
     with bound(_COLLECTOR, collector):
         yield collector

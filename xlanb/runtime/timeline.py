@@ -1,7 +1,9 @@
-"""Timeline: a run's StepStats in the Trace Event Format, which chrome://tracing and Perfetto open (TensorFlow 1's tensorflow.python.client.timeline).
+"""Timeline: a run's StepStats in the Trace Event Format, for chrome://tracing and Perfetto.
 
-Each device is a process. Flows lead from the end of the slice that makes a value to the beginning of each that reads it, and from the launch of a cluster to its kernels; counters show the bytes that
-live tensors and the temporaries of launches take. Times are in microseconds since the run's first event.
+The counterpart of TensorFlow 1's tensorflow.python.client.timeline. Each device is a process. Flows
+lead from the end of the slice that produces a value to the start of each that reads it, and from
+the launch of a cluster to its kernels; counters show the bytes of live tensors and of the launches'
+temporaries. Times are in microseconds since the run's first event.
 """
 
 from __future__ import annotations
@@ -28,12 +30,12 @@ from xlanb.runtime.step_stats import (
 _LABEL = re.compile(r"(?P<name>.*?) = (?P<op>[^()]*)\((?P<inputs>.*)\)", re.DOTALL)
 Event = dict[str, Any]
 _TEMPORARIES: Final = "XLA temporaries"
-_INSIDE: Final = 1e-4  # us before its end a slice still encloses an event
+_INSIDE: Final = 1e-4  # us: tolerance for times inside a slice
 
 
 @dataclass(frozen=True)
 class AllocationMaximum:
-    """The most bytes that live tensors took of an allocator at a time, when (us), and their names."""
+    """The most bytes of live tensors in an allocator, the time (us), and the tensors' names."""
 
     timestamp: float
     num_bytes: int
@@ -54,7 +56,7 @@ class ChromeTrace:
 
 @dataclass(frozen=True)
 class StepStatsAnalysis:
-    """The trace, and the highest use of memory by allocator."""
+    """The trace, and the peak memory use by allocator."""
 
     chrome_trace: ChromeTrace
     allocator_maximums: Mapping[str, AllocationMaximum]
@@ -74,7 +76,10 @@ class _Slice:
 
 
 class Timeline:
-    """A run as a timeline, from `run_metadata.step_stats` (of TensorFlow itself too). `graph` is taken as TensorFlow 1 takes it, and not needed."""
+    """A run as a timeline, from `run_metadata.step_stats` (also of TensorFlow itself).
+
+    `graph` is accepted as in TensorFlow 1, and ignored.
+    """
 
     def __init__(self, step_stats: StepStats | RunMetadata, graph: Any = None) -> None:
         self.step_stats: StepStats = step_stats.step_stats if isinstance(step_stats, RunMetadata) else step_stats
@@ -85,15 +90,16 @@ class Timeline:
     ) -> str:
         """The run as JSON for chrome://tracing and Perfetto.
 
-        `show_dataflow` draws arrows from what makes a value to what reads it, `show_memory` counts the bytes of live tensors; `op_time` is "schedule" (all of a node's
-        time), or "cpu" (the time of its computation alone).
+        `show_dataflow` draws arrows from producers to consumers of values, `show_memory` counts the
+        bytes of live tensors; `op_time` is "schedule" (a node's total time), or "cpu" (only its
+        computation).
         """
         return self.analyze_step_stats(show_dataflow, show_memory, op_time).chrome_trace.format_to_string(pretty=True)
 
     def analyze_step_stats(
         self, show_dataflow: bool = True, show_memory: bool = True, op_time: str = "schedule"
     ) -> StepStatsAnalysis:
-        """The trace as an object, with the highest use of memory."""
+        """The trace as an object, with the peak memory use."""
         nodes = [n for d in self.step_stats.dev_stats for n in d.node_stats]
         origin = min((_start_ns(n) for n in nodes), default=0)
         slices = [
@@ -111,10 +117,13 @@ class Timeline:
         return StepStatsAnalysis(ChromeTrace(events), maximums)
 
     def figure(self, other: Timeline | StepStats | RunMetadata | None = None) -> Any:
-        """The run as a plotly Figure; with another run of the same program above it, ops joined to the fusions that swallowed them.
+        """The run as a plotly Figure.
+
+        With another run of the same program above it, ops are linked to the fusions that contain
+        them.
 
         Raises:
-            XlanbError: the run was not traced.
+            XlanbError: The run was not traced.
         """
         above: Any = None if other is None else getattr(other, "step_stats", other)
         return timeline_figure(self.step_stats, above)
@@ -126,7 +135,7 @@ def _start_ns(n: NodeExecStats) -> int:
 
 def _slices(device: DeviceStepStats, pid: int, origin: int, *, by_cpu: bool) -> Iterator[_Slice]:
     """The nodes of a device in lanes: overlapping slices are in different lanes unless nested."""
-    lanes: list[list[float]] = []  # the ends of the slices that are open in each
+    lanes: list[list[float]] = []  # the ends of the open slices in each
     for n in sorted(device.node_stats, key=lambda n: (_start_ns(n), -n.all_end_rel_micros)):
         start = (_start_ns(n) - origin) / 1e3
         length = n.all_end_rel_nanos / 1e3 if n.all_end_rel_nanos else float(n.all_end_rel_micros)
@@ -183,7 +192,7 @@ def _shown(s: _Slice) -> Event:
     }
 
 
-# ------------------------------------------------------------------------------------------------------------- flows
+# -------------------------------------------------------------------------------------------- flows
 
 
 def _flows(slices: Sequence[_Slice]) -> list[Event]:
@@ -196,7 +205,7 @@ def _flows(slices: Sequence[_Slice]) -> list[Event]:
     for s in slices:
         for name in s.inputs:
             ends, made = by_name.get((s.device, _node(name)), ([], []))
-            # in a loop a node runs often: the value is that of the latest time
+            # in a loop a node runs often: use its latest value
             latest = bisect_right(ends, s.start) - 1
             if latest >= 0:
                 pairs.append((made[latest], s))
@@ -237,12 +246,12 @@ def _arrow(number: int, a: _Slice, b: _Slice) -> tuple[Event, Event]:
     )
 
 
-# ------------------------------------------------------------------------------------------------------------ memory
+# ------------------------------------------------------------------------------------------- memory
 
 
 @dataclass
 class _Allocation:
-    """A tensor while it lives: from the node that made it to the end of the last that reads it."""
+    """A live tensor: from the node that produces it to the end of its last reader."""
 
     name: str
     allocator: str
@@ -296,7 +305,7 @@ def _temporaries(s: _Slice) -> _Allocation:
 
 
 def _without_aliases(allocations: Sequence[_Allocation]) -> list[_Allocation]:
-    """Tensors that lie at one place at a time are one: it lives as long as any of them."""
+    """Merge tensors that share memory at the same time: the result lives as long as any of them."""
     kept: list[_Allocation] = []
     by_place: dict[tuple[int, str, int], _Allocation] = {}
     for a in sorted(allocations, key=lambda a: a.start):

@@ -1,4 +1,4 @@
-"""Variables of a session, and the changes of one run: taken back when the run fails."""
+"""Variables of a session, and the changes of one run, which are undone if the run fails."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STRIPES: Final = 32  # locks of a session; variables whose names hash alike sha
 
 @dataclass(frozen=True, slots=True)
 class VariableHandle:
-    """The value of a variable's handle or reference: it names the variable, and the node that owns it."""
+    """A variable's handle or reference: the names of the variable, and of the node that owns it."""
 
     name: str
     node: str
@@ -28,8 +28,8 @@ class VariableHandle:
 class VariableStore:
     """The variables of a session by name, shared by its threads.
 
-    An array in the store never changes; an update replaces it. What reads a variable and writes it back runs in
-    `exclusively`, so that no update between the two is lost.
+    An array in the store never changes; an update replaces it. Code that reads a variable and
+    writes it back must run in `exclusively`, so that no update in between is lost.
     """
 
     def __init__(self) -> None:
@@ -49,17 +49,21 @@ class VariableStore:
         """The value.
 
         Raises:
-            UninitializedError: it has none yet; names the node.
+            UninitializedError: It has none yet; names the node.
         """
         found = self._values.get(handle.name)
         if found is None:
             raise UninitializedError(
-                f"Attempting to use uninitialized value {handle.node}; run tf.global_variables_initializer() first, or load_variables()"
+                f"Attempting to use uninitialized value {handle.node}; run tf.global_variables_initializer() first, "
+                "or load_variables()"
             )
         return found
 
     def get(self, names: Collection[str]) -> dict[str, Array | None]:
-        """The values of one moment, None of a variable without one: what `publish` writes at once is seen at once."""
+        """A consistent snapshot of values, None for a variable without one.
+
+        Values that `publish` writes at once are seen at once.
+        """
         values = self._values
         if len(names) < 2:
             return {name: values.get(name) for name in names}
@@ -67,13 +71,14 @@ class VariableStore:
             return {name: values.get(name) for name in names}
 
     def load(self, values: Mapping[str, Any]) -> None:
-        """Set variables from outside of any run, all at once; the arrays belong to the store from then on."""
+        """Set variables from outside a run, all at once; the store then owns the arrays."""
         self.exclusively(values, lambda: self.publish(values, None, {}))
 
     def publish(self, values: Mapping[str, Any], writer: object, before: dict[str, Array | None]) -> None:
         """Replace values, all at once; the caller runs in `exclusively` for these names.
 
-        `writer` stands for the run. What variables held that it did not write last is put into `before`.
+        `writer` identifies the run. Previous values that it did not write itself are added to
+        `before`.
         """
         arrays = {name: np.asarray(value) for name, value in values.items()}
         for name, array in arrays.items():
@@ -86,7 +91,7 @@ class VariableStore:
                 self._values[name] = array
 
     def restore(self, before: Mapping[str, Array | None], writer: object) -> None:
-        """Give variables that `writer` wrote last the values they had before, None: none."""
+        """Restore the previous values (None: none) of variables last written by `writer`."""
 
         def step() -> None:
             with self._publishing:
@@ -100,10 +105,11 @@ class VariableStore:
         self.exclusively(before, step)
 
     def exclusively(self, names: Iterable[str], action: Callable[[], _T]) -> _T:
-        """Call `action` while no other thread updates these variables (TensorFlow's LockVariables); its result.
+        """Call `action` while no other thread updates these variables (TensorFlow's LockVariables).
 
-        Locks are taken in one order for all callers, so that two callers never wait for each other. `action` must
-        wait for no other run.
+        Returns its result. Locks are taken in the same order by all callers, so that there are no
+        deadlocks.
+        `action` must not wait for another run.
         """
         taken = {hash(name) % _STRIPES for name in names}
         return _holding([self._locks[i] for i in sorted(taken)], action)
@@ -116,8 +122,9 @@ class VariableStore:
 def _holding(locks: Sequence[AbstractContextManager[Any]], action: Callable[[], _T]) -> _T:
     """Call `action` with all locks held.
 
-    One `with` statement for each: CPython looks for signals neither between taking a lock and entering the block nor
-    between leaving it and releasing the lock, so an interrupt leaves none behind. ExitStack does not promise that.
+    It uses one `with` statement per lock: CPython does not check for signals between taking a lock
+    and entering the block, nor between leaving it and releasing the lock, so that an interrupt
+    leaves no lock held. ExitStack does not guarantee that.
     """
     if not locks:
         return action()
@@ -128,8 +135,8 @@ def _holding(locks: Sequence[AbstractContextManager[Any]], action: Callable[[], 
 class Transaction:
     """The variables as one run sees them.
 
-    Others see its writes at once, as in TensorFlow. `roll_back` takes them back, but for variables that another run
-    has written since: that run's update counts.
+    Others see its writes at once, as in TensorFlow. `roll_back` undoes them, except for variables
+    that another run has written since.
     """
 
     def __init__(self, store: VariableStore) -> None:
@@ -142,15 +149,18 @@ class Transaction:
         return handle.name in self._store
 
     def read(self, handle: VariableHandle) -> Array:
-        """The value. Raises UninitializedError where there is none."""
+        """The value. Raises UninitializedError if there is none."""
         return self._store.read(handle)
 
     def get(self, names: Collection[str]) -> dict[str, Array | None]:
-        """The values of one moment by name, None of a variable without one."""
+        """A consistent snapshot of values by name, None for a variable without one."""
         return self._store.get(names)
 
     def exclusively(self, names: Iterable[str], action: Callable[[], _T]) -> _T:
-        """Call `action`, which reads and writes these variables, while no other thread updates them; its result."""
+        """Call `action`, which may read and write these variables; return its result.
+
+        No other thread updates them in the meantime.
+        """
         return self._store.exclusively(names, action)
 
     def write(self, values: Mapping[str, Any]) -> None:
@@ -158,11 +168,11 @@ class Transaction:
         self._store.publish(values, self._writer, self._before)
 
     def commit(self) -> None:
-        """Make all writes last."""
+        """Make all writes permanent."""
         self._before = {}
 
     def roll_back(self) -> None:
-        """Take back the writes since the last `commit`, but for variables that others have written since."""
+        """Undo the writes since the last `commit`, except to variables written by others since."""
         if self._before:
             self._store.restore(self._before, self._writer)
             self._before = {}

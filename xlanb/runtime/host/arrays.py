@@ -17,7 +17,7 @@ _FLOW = np.zeros((), np.float32)
 
 
 class TensorArrayValue:
-    """A tensor array: elements by index, each written once; a gradient's adds up what is written."""
+    """A tensor array: elements by index, each written once; a gradient array adds up its writes."""
 
     def __init__(self, op: Operation, dtype: np.dtype[Any], size: int, shape: Dims | None) -> None:
         self.node = op.name
@@ -178,7 +178,7 @@ def _close(_op: Operation, _inputs: Sequence[Any], _state: HostState) -> Sequenc
 
 @host("TensorArrayGradV3", "TensorArrayGradWithShape")
 def _grad(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """The array of gradients that belongs to an array and a source; made when first asked for."""
+    """The gradient array of an array and a source; created on first use."""
     held, source = _array(op, inputs[0]), str(op.attrs.get("source", ""))
     if source not in held.gradients:
         made = TensorArrayValue(op, held.dtype, len(held.items), None)

@@ -22,7 +22,7 @@ def _body(op: Operation, name: str) -> Graph:
 
 
 def is_true(value: Any) -> bool:
-    """Whether a value counts as true: a number that is not zero, a text that is not empty, any other tensor with elements."""
+    """Whether a value is a nonzero number, a non-empty string, or another tensor with elements."""
     array = np.asarray(value)
     return bool(array[()]) if array.ndim == 0 else array.size > 0
 
@@ -70,7 +70,7 @@ def _for(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any
 
 @host("FakeParam")
 def _fake(op: Operation, _inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """A value that is unused."""
+    """An unused value."""
     dtype = op.attrs["dtype"]
     if not dtype.has_numpy_dtype:
         return [TensorListValue(np.dtype(np.float32), None, ())]

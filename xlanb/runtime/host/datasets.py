@@ -1,4 +1,7 @@
-"""Data sets and iterators (core/kernels/data): a data set is a recipe for elements, an iterator walks through it from run to run."""
+"""Data sets and iterators (core/kernels/data).
+
+A data set describes how to produce elements; an iterator traverses it across runs.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ Element = tuple[Any, ...]
 
 
 class Walk:
-    """One iterator's walk: its state is that of the run that asks for the next element."""
+    """One iterator's traversal; its state is that of the run that gets the next element."""
 
     def __init__(self, state: HostState) -> None:
         self.state = state
@@ -29,15 +32,15 @@ class Walk:
 
 @dataclass(frozen=True)
 class DatasetValue:
-    """A data set: `elements` starts a walk from the beginning."""
+    """A data set; `elements` starts a traversal from the beginning."""
 
     elements: Callable[[Walk], Iterator[Element]]
 
 
 class IteratorValue:
-    """An iterator of a session; without a data set it is not initialised yet.
+    """An iterator of a session; without a data set it is not initialized yet.
 
-    Several threads may take from it, one at a time, which holds `lock`.
+    Several threads may get elements from it, one at a time, holding `lock`.
     """
 
     def __init__(self, name: str) -> None:
@@ -52,7 +55,7 @@ class IteratorValue:
         return self._elements is not None
 
     def start(self, dataset: DatasetValue, state: HostState) -> None:
-        """Begin at the first element."""
+        """Start at the first element."""
         with self.lock:
             self._walk = Walk(state)
             self._elements = dataset.elements(self._walk)
@@ -61,12 +64,13 @@ class IteratorValue:
         """The next element.
 
         Raises:
-            UninitializedError: there is no data set yet.
-            OutOfRangeError: there is no next element.
+            UninitializedError: There is no data set yet.
+            OutOfRangeError: There is no next element.
         """
         if self._elements is None or self._walk is None:
             raise UninitializedError(
-                f"node {op.name!r} ({op.type}): GetNext() failed because the iterator {self.name!r} has not been initialized; "
+                f"node {op.name!r} ({op.type}): GetNext() failed because the iterator {self.name!r} has not been "
+                "initialized; "
                 "run its initializer before getting the next element"
             )
         self._walk.state = state
@@ -86,7 +90,7 @@ def _dataset(op: Operation, value: Any) -> DatasetValue:
     return value
 
 
-# ------------------------------------------------------------------------------------------------------------- sources
+# ------------------------------------------------------------------------------------------ sources
 
 
 @host("TensorDataset")
@@ -137,7 +141,7 @@ def _lines(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[
     return [DatasetValue(lambda _walk: lines())]
 
 
-# --------------------------------------------------------------------------------------------------------- by functions
+# ------------------------------------------------------------------------- transformed by functions
 
 
 def _called(op: Operation, attr: str, walk: Walk, element: Sequence[Any], captured: Sequence[Any]) -> list[Any]:
@@ -180,7 +184,7 @@ def _flat_map(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequen
 
 @host("InterleaveDataset")
 def _interleave(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """`cycle_length` data sets at a time, `block_length` elements of each in turn."""
+    """Interleave `cycle_length` data sets, `block_length` elements of each in turn."""
     source, captured = _dataset(op, inputs[0]), list(inputs[1:-2])
     cycle, block = int(inputs[-2]), int(inputs[-1])
     if cycle < 1 or block < 1:
@@ -209,7 +213,7 @@ def _interleave(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequ
     return [DatasetValue(elements)]
 
 
-# -------------------------------------------------------------------------------------------------------- of data sets
+# ------------------------------------------------------------------------------ combining data sets
 
 
 @host("ZipDataset")
@@ -236,7 +240,7 @@ def _concatenate(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seq
 
 @host("RepeatDataset")
 def _repeat(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """So many times, for ever where the count is negative; an empty data set ends all the same."""
+    """Repeat a number of times, forever if negative; an empty data set ends in any case."""
     source, count = _dataset(op, inputs[0]), int(inputs[1])
 
     def elements(walk: Walk) -> Iterator[Element]:
@@ -279,13 +283,16 @@ def _shard(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[
 
 @host("PrefetchDataset", "CacheDataset", "ModelDataset", "OptimizeDataset")
 def _same(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """What changes speed alone changes nothing here."""
+    """Return the data set: ops that only affect speed are no-ops here."""
     return [_dataset(op, inputs[0])]
 
 
 @host("ShuffleDataset", "ShuffleDatasetV3")
 def _shuffle(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
-    """Any element of a buffer of the given size in turn; seeds of its own (Philox), so another order than TensorFlow's."""
+    """Shuffle within a buffer of the given size.
+
+    Uses its own generator (Philox), so that the order differs from TensorFlow's.
+    """
     source, size = _dataset(op, inputs[0]), int(inputs[1])
     if size < 1 and size != -1:
         raise _fail(op, f"buffer_size must be positive, not {size}")
@@ -347,7 +354,7 @@ def _stacked(op: Operation, index: int, parts: list[Any]) -> np.ndarray[Any, Any
 
 @host("PaddedBatchDatasetV2")
 def _padded_batch(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """Batches of elements of different sizes, padded to the largest, or to the sizes given where they are not -1."""
+    """Batches of elements of different sizes, padded to the largest or to given sizes."""
     source, size, count = _dataset(op, inputs[0]), int(inputs[1]), int(op.attrs["N"])
     shapes = [[int(d) for d in np.asarray(v)] for v in inputs[2 : 2 + count]]
     fills = [np.asarray(v) for v in inputs[2 + count : 2 + 2 * count]]
@@ -369,7 +376,7 @@ def _padded_batch(op: Operation, inputs: Sequence[Any], _state: HostState) -> Se
     return [DatasetValue(lambda walk: _batches(op, source.elements(walk), size, drop, pad))]
 
 
-# ---------------------------------------------------------------------------------------------------------- iterators
+# ---------------------------------------------------------------------------------------- iterators
 
 
 def _held(resources: Resources, op: Operation) -> IteratorValue:
@@ -385,7 +392,7 @@ def _iterator(op: Operation, _inputs: Sequence[Any], state: HostState) -> Sequen
 
 @host("OneShotIterator")
 def _one_shot(op: Operation, _inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
-    """Its data set is made by its function when it is first used."""
+    """An iterator whose data set is created by its function on first use."""
     held = _held(state.resources, op)
     with held.lock:
         if not held.is_started:

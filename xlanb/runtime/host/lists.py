@@ -1,4 +1,4 @@
-"""Lists of tensors as immutable values (core/kernels/list_kernels.cc): each op returns a new list."""
+"""Lists of tensors as immutable values (core/kernels/list_kernels.cc): ops return new lists."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ Dims = tuple[int | None, ...]
 
 @dataclass(frozen=True)
 class TensorListValue:
-    """The value of a list's handle: elements of one dtype (None: lists themselves) whose shapes fit `shape` (None: of any rank); an item not yet set is None."""
+    """A list: elements of one dtype (None: lists) with shapes that fit `shape` (None: any rank).
+
+    An item not yet set is None.
+    """
 
     dtype: np.dtype[Any] | None
     shape: Dims | None
@@ -33,20 +36,23 @@ _LARGEST = 1 << 24
 
 
 def checked_size(op: Operation, count: int) -> int:
-    """A number of elements that a list or an array may have. Raises GraphError."""
+    """Check the element count of a list or an array. Raises GraphError."""
     if not 0 <= count <= _LARGEST:
         raise _fail(op, f"{count} elements requested, at most {_LARGEST} are supported")
     return count
 
 
 def dims_of(op: Operation, value: Any) -> Dims | None:
-    """An element shape as ops take it: -1 for an unknown size; the scalar -1 for an unknown rank. Raises GraphError."""
+    """An element shape as ops take it: -1 is an unknown size, the scalar -1 an unknown rank.
+
+    Raises GraphError.
+    """
     array = check_rank(op, value)
     return None if array.ndim == 0 else tuple(None if d < 0 else int(d) for d in array)
 
 
 def merged(op: Operation, first: Dims | None, second: Dims | None) -> Dims | None:
-    """What both say of a shape. Raises GraphError where they contradict each other."""
+    """The combination of two partial shapes. Raises GraphError if they are incompatible."""
     if first is None or second is None:
         return second if first is None else first
     if len(first) != len(second) or any(None not in (a, b) and a != b for a, b in zip(first, second, strict=True)):
@@ -66,7 +72,7 @@ def _dtype(op: Operation) -> np.dtype[Any] | None:
 
 
 def _element(op: Operation, held: TensorListValue, index: int, asked: Dims | None) -> Any:
-    """An element; zeros in place of one that was not set, where anything tells its shape."""
+    """An element; zeros if it was not set but its shape is known."""
     if not 0 <= index < len(held.items):
         raise _fail(op, f"index {index} is out of range for a list of {len(held.items)} elements")
     if (item := held.items[index]) is not None:
@@ -248,7 +254,7 @@ def _push_batch(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequ
 
 
 def zeros_like(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """ZerosLike of a list: a list of as many zeros."""
+    """ZerosLike of a list: a list of the same number of zeros."""
     return [_zeros(_list(op, inputs[0]))]
 
 
@@ -262,7 +268,7 @@ def _zeros(held: TensorListValue) -> TensorListValue:
 
 
 def add_lists(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """AddN of lists: element by element; where one is not set, the other."""
+    """AddN of lists, element by element; an unset element counts as absent."""
     total = _list(op, inputs[0])
     for value in inputs[1:]:
         total = _added(op, total, _list(op, value))
@@ -281,5 +287,5 @@ def _sum(op: Operation, a: Any, b: Any) -> Any:
     return _added(op, a, b) if isinstance(a, TensorListValue) else np.add(a, b)
 
 
-# Ops that are lowered for numbers and have a meaning for lists too.
+# Ops that are lowered for numbers, and also defined for lists.
 VARIANT_KERNELS = {"ZerosLike": zeros_like, "AddN": add_lists}

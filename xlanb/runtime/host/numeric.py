@@ -1,4 +1,7 @@
-"""Numbers that are computed on the host: determinants, special functions by series, resized pictures (core/kernels/{determinant_op,resize_*_op,dilation_ops}.cc, Eigen)."""
+"""Numeric ops on the host: determinants, special functions by series, image resizing.
+
+Based on core/kernels/{determinant_op,resize_*_op,dilation_ops}.cc and Eigen.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ def _log_determinant(op: Operation, inputs: Sequence[Any], _state: HostState) ->
 
 @host("TridiagonalSolve")
 def _tridiagonal(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """Rows of the diagonals: above, on and below the main one, the last and the first element of the outer ones unused."""
+    """Solve a tridiagonal system; the diagonals above, on and below the main one are rows.
+
+    The last element of the first row and the first element of the last row are unused.
+    """
     diagonals, right = np.asarray(inputs[0]), np.asarray(inputs[1])
     size = diagonals.shape[-1]
     if diagonals.shape[-2] != 3 or right.shape[-2] != size:
@@ -57,7 +63,7 @@ def _tridiagonal(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seq
 
 @host("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4")
 def _quantized(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """Round to the nearest of the values that this number of bits can represent within the range."""
+    """Quantize and dequantize: round to the values of this many bits within the range."""
     x = np.asarray(inputs[0])
     if int(op.attrs.get("axis", -1)) != -1:
         raise _fail(op, "a separate range for each slice along an axis is not supported")
@@ -75,7 +81,7 @@ def _quantized(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seque
     return [((np.floor(scaled + 0.5) if up else np.round(scaled)) / scale).astype(x.dtype)]
 
 
-# --------------------------------------------------------------------------------------------------- special functions
+# -------------------------------------------------------------------------------- special functions
 
 
 def _elementwise(op: Operation, inputs: Sequence[Any], function: Callable[..., float]) -> list[Array]:
@@ -87,7 +93,10 @@ def _elementwise(op: Operation, inputs: Sequence[Any], function: Callable[..., f
 
 
 def lower_gamma(a: float, x: float) -> float:
-    """The regularised lower incomplete gamma function P(a, x): a series for small x, a continued fraction (Lentz) for large."""
+    """The regularized lower incomplete gamma function P(a, x).
+
+    Computed by a series for small x, by a continued fraction (Lentz) for large x.
+    """
     if not (a > 0 and x >= 0):
         return 1.0 if a == 0 and x > 0 else math.nan
     if x == 0 or math.isinf(x):
@@ -121,7 +130,7 @@ def _fraction(a: float, x: float) -> float:
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
-    """The regularised incomplete beta function I_x(a, b), by its continued fraction."""
+    """The regularized incomplete beta function I_x(a, b), by its continued fraction."""
     if not (a > 0 and b > 0 and 0 <= x <= 1):
         return math.nan
     if x in {0.0, 1.0}:
@@ -149,7 +158,7 @@ _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617
 
 
 def hurwitz_zeta(s: float, q: float) -> float:
-    """The sum over n >= 0 of (q + n)^-s, for s > 1, by Euler and Maclaurin."""
+    """The sum over n >= 0 of (q + n)^-s, for s > 1, by the Euler-Maclaurin formula."""
     if s == 1 or not s > 1 or (q <= 0 and (q == math.floor(q) or s != math.floor(s))):
         return math.inf if s == 1 or (q <= 0 and q == math.floor(q)) else math.nan
     count = 12 + max(0, math.ceil(-q))
@@ -211,11 +220,11 @@ def _digamma(x: float) -> float:
     return total + math.log(x) - 0.5 / x - tail
 
 
-# ------------------------------------------------------------------------------------------------------------ pictures
+# ------------------------------------------------------------------------------------------- images
 
 
 def _places(op: Operation, out: int, size: int) -> Array:
-    """Where the picture is read for each place of the result along one side."""
+    """The source coordinate of each output pixel along one side of the image."""
     if op.attrs.get("align_corners") and out > 1:
         return np.arange(out) * ((size - 1) / (out - 1))
     shift = 0.5 if op.attrs.get("half_pixel_centers") else 0.0
@@ -259,7 +268,7 @@ def _nearest(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequenc
 
 @host("Dilation2D")
 def _dilation(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """The largest of picture plus filter under each window."""
+    """The maximum of image plus filter over each window."""
     x, window = np.asarray(inputs[0]), np.asarray(inputs[1])
     strides, rates = ([int(n) for n in op.attrs[a]] for a in ("strides", "rates"))
     reach = [(window.shape[i] - 1) * rates[i + 1] + 1 for i in (0, 1)]

@@ -1,4 +1,7 @@
-"""Ops that run on the host and never become HLO: sources of values, variables' handles, random numbers with hidden state."""
+"""Ops that run on the host and never become HLO.
+
+They are sources of values, variables' handles, and random numbers with hidden state.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,11 @@ CallFunction = Callable[[Operation, Graph, Sequence[Any]], list[Any]]
 
 
 class HostState:
-    """What host kernels may touch: the run's variables, the session's random generators by node, its resources, and `call`, which runs a function's body for a node."""
+    """The state that host kernels may access.
+
+    It consists of the run's variables, the session's random generators by node, its resources, and
+    `call`, which runs a function's body for a node.
+    """
 
     call: CallFunction
 
@@ -38,12 +45,15 @@ class HostState:
         self.resources = resources if resources is not None else Resources()
 
     def generator(self, op: Operation) -> np.random.Generator:
-        """The generator of a stateful random op: Philox keyed by its two seeds, from the system's entropy where both are 0."""
+        """The generator of a stateful random op: Philox keyed by its two seeds.
+
+        If both are 0, it is seeded by the system's entropy.
+        """
         found = self.generators.get(op.name)
         if found is None:
             seeds = [int(op.attrs.get("seed", 0)), int(op.attrs.get("seed2", 0))]
             sequence = np.random.SeedSequence([s % 2**64 for s in seeds] if any(seeds) else None)
-            # Of threads that come at once all get the same one; NumPy locks a generator while it draws.
+            # Concurrent threads all get the same one; NumPy locks a generator while it draws.
             found = self.generators.setdefault(op.name, np.random.Generator(np.random.Philox(sequence)))
         return found
 
@@ -52,7 +62,7 @@ _KERNELS: dict[str, HostKernel] = {}
 
 
 def host_kernel(op_type: str) -> HostKernel | None:
-    """The host kernel of an op type, None if it is lowered instead."""
+    """The host kernel of an op type; None if it is lowered instead."""
     _load()
     return _KERNELS.get(op_type)
 
@@ -65,7 +75,7 @@ def _load() -> None:
 
 
 def host(*op_types: str) -> Callable[[HostKernel], HostKernel]:
-    """Decorator: the function runs these op types."""
+    """Decorator that registers a function as the host kernel of op types."""
 
     def decorate(kernel: HostKernel) -> HostKernel:
         _KERNELS.update(dict.fromkeys(op_types, kernel))
@@ -99,17 +109,19 @@ def _nothing(_op: Operation, _inputs: Sequence[Any], _state: HostState) -> Seque
 
 
 _MOST_DIMENSIONS = 254
-"""The maximum number of dimensions of TensorFlow's shapes (TensorShape::MaxDimensions)."""
+"""The most dimensions of TensorFlow's shapes (TensorShape::MaxDimensions)."""
 
 
 def check_rank(op: Operation, sizes: Any) -> np.ndarray[Any, Any]:
-    """The sizes of a shape, as an array. Raises GraphError if TensorFlow does not support this many
-    dimensions.
+    """The sizes of a shape, as an array.
+
+    Raises GraphError if TensorFlow does not support this many dimensions.
     """
     array = np.asarray(sizes)
     if array.size > _MOST_DIMENSIONS:
         raise GraphError(
-            f"node {op.name!r} ({op.type}): a shape of {array.size:,} dimensions; at most {_MOST_DIMENSIONS} are supported"
+            f"node {op.name!r} ({op.type}): a shape of {array.size:,} dimensions; at most {_MOST_DIMENSIONS} are "
+            "supported"
         )
     return array
 
@@ -137,7 +149,7 @@ def _random_normal(op: Operation, inputs: Sequence[Any], state: HostState) -> Se
 
 @host("TruncatedNormal")
 def _truncated_normal(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
-    """Standard normal, values beyond two standard deviations drawn again."""
+    """Standard normal; values beyond two standard deviations are drawn again."""
     values = np.asarray(state.generator(op).standard_normal(_shape(op, inputs[0])))
     while (far := np.abs(values) > 2).any():
         values = np.where(far, state.generator(op).standard_normal(values.shape), values)
@@ -160,11 +172,12 @@ def _random_shuffle(op: Operation, inputs: Sequence[Any], state: HostState) -> S
 
 @host("Multinomial")
 def _multinomial(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
-    """Classes drawn by their logits: the largest of logits plus Gumbel noise."""
+    """Classes drawn by their logits: the argmax of logits plus Gumbel noise."""
     logits, (count,) = np.asarray(inputs[0], np.float64), _shape(op, inputs[1])
     if logits.ndim != 2 or logits.shape[1] == 0:
         raise GraphError(
-            f"node {op.name!r} ({op.type}): logits of shape {list(logits.shape)} must be a matrix with at least one column"
+            f"node {op.name!r} ({op.type}): logits of shape {list(logits.shape)} must be a matrix with at least one "
+            "column"
         )
     noise = state.generator(op).gumbel(size=(logits.shape[0], count, logits.shape[1]))
     return [np.argmax(logits[:, None, :] + noise, axis=2).astype(op.outputs[0].dtype.numpy_dtype)]

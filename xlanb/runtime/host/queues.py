@@ -1,7 +1,11 @@
-"""Queues (core/kernels/{queue_base,fifo_queue,random_shuffle_queue_op,padding_fifo_queue,priority_queue}.cc): first in first out, shuffled, padded, by priority.
+"""Queues: first in first out, shuffled, padded, by priority.
 
-A run that finds a queue full or empty waits for another thread's run. Where nothing changes for `PATIENCE` seconds, or no other thread
-exists that could change it, it fails and says what it waited for, where TensorFlow waits for ever.
+Based on
+core/kernels/{queue_base,fifo_queue,random_shuffle_queue_op,padding_fifo_queue,priority_queue}.cc.
+
+A run that finds a queue full or empty waits for another thread's run. If nothing changes for
+`PATIENCE` seconds, or no other thread exists that could change it, the run fails with a message
+that says what it waited for. TensorFlow would wait forever.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ Element = tuple[np.ndarray[Any, Any], ...]
 
 
 class QueueValue:
-    """One queue: its elements, and what they must look like."""
+    """One queue: its elements, and their required dtypes and shapes."""
 
     def __init__(self, op: Operation, resources: Resources, generator: np.random.Generator | None) -> None:
         self.name = op.name
@@ -37,7 +41,7 @@ class QueueValue:
         self.generator = generator
         self.dtypes = [t.numpy_dtype for t in op.attrs.get("component_types") or ()]
         self.shapes = [s.as_tuple() for s in op.attrs.get("shapes") or ()]
-        if op.type.startswith("Priority"):  # its first component is not among the types it names
+        if op.type.startswith("Priority"):  # its first component is not in component_types
             self.dtypes.insert(0, np.dtype(np.int64))
         self.capacity = int(op.attrs.get("capacity", -1))
         if self.capacity < 0:
@@ -45,12 +49,12 @@ class QueueValue:
         self.least = int(op.attrs.get("min_after_dequeue", 0)) if generator is not None else 0
         self.elements: list[Element] = []
         self.turns: list[object] = []
-        """Runs that enqueue elements, in order of arrival: the first may proceed, the others wait."""
+        """Runs that enqueue elements, in order of arrival; only the first may proceed."""
         self.is_closed = False
 
     @property
     def is_padding(self) -> bool:
-        """Whether elements of different sizes are padded when several are taken."""
+        """Whether elements of different sizes are padded when several are dequeued."""
         return self.op_type.startswith("PaddingFIFO")
 
     def put(self, element: Element) -> None:
@@ -62,20 +66,20 @@ class QueueValue:
             self.elements.append(element)
 
     def take(self) -> Element:
-        """Remove the next element: the first, or any where the queue shuffles."""
+        """Remove the next element: the first, or a random one if the queue shuffles."""
         index = 0 if self.generator is None else int(self.generator.integers(len(self.elements)))
         return self.elements.pop(index)
 
     def has_room(self, turn: object) -> bool:
-        """Whether the run of that turn may put an element in."""
+        """Whether the run with this turn may enqueue an element."""
         return self.turns[0] is turn and len(self.elements) < self.capacity
 
     def can_take(self, count: int) -> bool:
-        """Whether this many elements can be dequeued now while the required minimum stays."""
+        """Whether this many elements can be dequeued now, keeping the required minimum."""
         return len(self.elements) >= count + (0 if self.is_closed else self.least)
 
     def checked(self, op: Operation, parts: Sequence[Any]) -> Element:
-        """An element that fits. Raises GraphError where it does not; names the node."""
+        """An element that fits the queue. Raises GraphError, naming the node, if it does not."""
         if len(parts) != len(self.dtypes):
             raise _fail(
                 op, f"the queue {self.name!r} holds elements of {len(self.dtypes)} components, got {len(parts)}"
@@ -87,7 +91,8 @@ class QueueValue:
                 wanted = "any shape" if shape is None else f"shape {list(shape)}"
                 raise _fail(
                     op,
-                    f"component {index} of the queue {self.name!r} must be {dtype} of {wanted}, got {array.dtype} of shape {list(array.shape)}",
+                    f"component {index} of the queue {self.name!r} must be {dtype} of {wanted}, got {array.dtype} of "
+                    f"shape {list(array.shape)}",
                 )
         return tuple(arrays)
 
@@ -119,7 +124,10 @@ def _queue(op: Operation, value: Any) -> QueueValue:
 
 
 def _when(op: Operation, queue: QueueValue, ready: Callable[[], bool], what: str, act: Callable[[], _T]) -> _T:
-    """What `act` gives, called with the lock held when it is `ready`. Raises where that cannot be hoped for."""
+    """Call `act` with the lock held as soon as it is `ready`; return its result.
+
+    Raises an error if there is no prospect of that.
+    """
     last, since = -1, time.monotonic()
 
     def acted() -> tuple[_T] | None:
@@ -136,7 +144,8 @@ def _when(op: Operation, queue: QueueValue, ready: Callable[[], bool], what: str
                 "no other thread is running that could change that" if alone else f"nothing changed for {PATIENCE:g} s"
             )
             raise DeadlineExceededError(
-                f"node {op.name!r} ({op.type}) waits for {what} of queue {queue.name!r}, which holds {len(queue.elements)} elements: {hint}; "
+                f"node {op.name!r} ({op.type}) waits for {what} of queue {queue.name!r}, which holds "
+                f"{len(queue.elements)} elements: {hint}; "
                 "were tf.train.start_queue_runners() or the enqueue operations run?"
             )
         return None
@@ -152,7 +161,7 @@ def _enqueue(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequenc
 
 
 def _put(op: Operation, queue: QueueValue, elements: Sequence[Element]) -> None:
-    """Append them one after the other; the elements of other runs come before all of these, or behind."""
+    """Enqueue elements in order, without other runs' elements between them."""
     turn, left, monitor = object(), deque(elements), queue.resources.monitor
 
     def put() -> None:
@@ -174,7 +183,7 @@ def _put(op: Operation, queue: QueueValue, elements: Sequence[Element]) -> None:
 
 @host("QueueEnqueueMany", "QueueEnqueueManyV2")
 def _enqueue_many(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """Each row of the components as an element."""
+    """Enqueue each row of the components as an element."""
     queue, parts = _queue(op, inputs[0]), [np.asarray(v) for v in inputs[1:]]
     counts = {p.shape[0] if p.ndim else -1 for p in parts}
     if len(counts) != 1 or -1 in counts:
@@ -197,7 +206,7 @@ def _dequeue_many(op: Operation, inputs: Sequence[Any], _state: HostState) -> Se
 
 @host("QueueDequeueUpTo", "QueueDequeueUpToV2")
 def _dequeue_up_to(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """As many as asked for, fewer where the queue is closed and holds no more."""
+    """Dequeue a number of elements; fewer if the queue is closed and has no more."""
     return _rows(op, _queue(op, inputs[0]), int(inputs[1]), exact=False)
 
 
@@ -206,7 +215,8 @@ def _taken(op: Operation, queue: QueueValue, count: int, *, exact: bool) -> list
         there = len(queue.elements)
         if there < count and (exact or not there):
             raise OutOfRangeError(
-                f"node {op.name!r} ({op.type}): the queue {queue.name!r} is closed and has insufficient elements (requested {count}, current size {there})"
+                f"node {op.name!r} ({op.type}): the queue {queue.name!r} is closed and has insufficient elements "
+                f"(requested {count}, current size {there})"
             )
         found = [queue.take() for _ in range(min(count, there))]
         queue.resources.monitor.notify()
@@ -225,7 +235,7 @@ def _rows(op: Operation, queue: QueueValue, count: int, *, exact: bool) -> list[
 
 
 def _padded(parts: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    """The parts as rows, each with zeros (texts: empty ones) up to the largest."""
+    """Stack the parts as rows, padded with zeros (strings: empty ones) to the largest."""
     sizes = np.max([p.shape for p in parts], axis=0) if parts[0].ndim else ()
     dtype = parts[0].dtype
     out = np.full((len(parts), *(int(s) for s in sizes)), b"" if dtype.kind == "O" else 0, dtype)
@@ -256,7 +266,7 @@ def _is_closed(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seque
 
 @host("CountUpTo", "ResourceCountUpTo")
 def _count_up_to(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
-    """The variable's value, and one more from then on; at the limit there is no next."""
+    """Return the variable's value and increment it; raise an error at the limit."""
     limit = int(op.attrs["limit"])
 
     def step() -> Any:

@@ -1,4 +1,7 @@
-"""Ragged tensors made dense or sparse (core/kernels/{ragged_tensor_to_tensor,ragged_tensor_to_sparse}_op.cc)."""
+"""Convert ragged tensors to dense or sparse ones.
+
+Based on core/kernels/{ragged_tensor_to_tensor,ragged_tensor_to_sparse}_op.cc.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ def _fail(op: Operation, message: str) -> GraphError:
 
 @host("RaggedTensorToTensor")
 def _to_tensor(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """Values at their places, and the default value elsewhere; what lies beyond a given shape is left out.
+    """A dense tensor of the values, filled up with the default value and cropped to a given shape.
 
     Raises:
-        GraphError: row partitions that contradict each other, or a shape or default value that does not fit.
+        GraphError: Row partitions are inconsistent, or a shape or default value does not fit.
     """
     shape, values, default, *partitions = (np.asarray(v) for v in inputs)
     places, rows = _places(op, partitions, len(values))
@@ -47,7 +50,7 @@ def _to_tensor(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seque
 
 
 def _places(op: Operation, partitions: Sequence[Array], count: int) -> tuple[Array, int]:
-    """Where each of `count` values lies, and how many rows there are."""
+    """The index of each of `count` values, and the number of rows."""
     kinds = [k.decode() if isinstance(k, bytes) else str(k) for k in op.attrs["row_partition_types"]]
     if len(kinds) != len(partitions):
         raise _fail(op, f"{len(partitions)} row partitions, but {len(kinds)} row_partition_types")
@@ -80,7 +83,10 @@ def _row_ids(op: Operation, splits: Array, rows: int) -> Array:
 
 @host("RaggedTensorToSparse")
 def _to_sparse(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """Indices of all values in row-major order, the values, and the smallest shape that holds them. Raises GraphError for malformed splits."""
+    """Indices of all values in row-major order, the values, and the smallest dense shape.
+
+    Raises GraphError for malformed splits.
+    """
     *levels, values = (np.asarray(v) for v in inputs)
     rows = max(0, len(levels[0]) - 1)
     places = np.arange(rows)[:, None]

@@ -1,7 +1,10 @@
-"""Regular expressions of TensorFlow's string ops: RE2 where google-re2 is installed, else Python's re within a limit of steps.
+"""Regular expressions of TensorFlow's string ops.
 
-TensorFlow matches with RE2, whose time is linear in the text. Python's re goes back and tries again: `(a+)+$` takes 2^n steps on n times `a` and a `b`. So before re is asked,
-the steps that a pattern may take are estimated from its repetitions, and too many are an error that names google-re2.
+They use RE2 if google-re2 is installed, otherwise Python's re within a limit of steps. TensorFlow
+uses RE2, whose time is linear in the text. Python's re backtracks: `(a+)+$` takes 2^n steps on n
+times `a` and a
+`b`. So the steps of a pattern are estimated from its repetitions before re is used; too many raise
+an error that suggests google-re2.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import Any
 from xlanb.errors import GraphValueError
 
 _MOST_STEPS = 10**8
-"""Number of steps of Python's re that take some seconds."""
+"""Steps of Python's re that take some seconds."""
 
 _ATOM = re.compile(rb"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 _GROUP = re.compile(rb"\(\?(?:[a-zA-Z-]*:|P<\w+>)")
@@ -27,7 +30,7 @@ _REFERENCE = re.compile(rb"\\(.?)", re.DOTALL)
 
 @cache
 def _re2() -> Any:
-    """The module of google-re2; None where it is not installed, or another package has its name."""
+    """The module of google-re2; None if it is not installed or another package has its name."""
     try:
         module = import_module("re2")
     except ImportError:
@@ -36,10 +39,10 @@ def _re2() -> Any:
 
 
 class Re2Pattern:
-    """A regular expression over bytes, of UTF-8 where RE2 matches it.
+    """A regular expression over bytes; RE2 matches them as UTF-8.
 
     Raises:
-        GraphValueError: the text is no regular expression.
+        GraphValueError: The text is not a regular expression.
     """
 
     def __init__(self, text: bytes) -> None:
@@ -52,15 +55,15 @@ class Re2Pattern:
             raise GraphValueError(f"{text!r} is not a regular expression: {_shown(error)}") from None
 
     def matches_whole(self, texts: Iterable[bytes]) -> list[bool]:
-        """Whether each whole text matches."""
+        """Whether each text matches as a whole."""
         texts = list(texts)
         self._check(texts, searches=False)
         return [self._compiled.fullmatch(t) is not None for t in texts]
 
     def replaced(self, texts: Iterable[bytes], rewrite: bytes, *, everywhere: bool) -> list[bytes]:
-        r"""The texts with `rewrite` in the place of the first match or of all; `\0` to `\9` in it stand for groups.
+        r"""Replace the first match or all by `rewrite`, in which `\0` to `\9` stand for groups.
 
-        An empty match directly after another match is none, as in RE2.
+        An empty match directly after another match is ignored, as in RE2.
         """
         texts = list(texts)
         written = self._rewriter(rewrite)
@@ -83,7 +86,7 @@ class Re2Pattern:
         return self._engine is not None and at < len(text) and text[at] & 0xC0 == 0x80
 
     def _rewriter(self, rewrite: bytes) -> Callable[[Any], bytes]:
-        r"""What gives the text that takes a match's place: `\\` is a backslash, `\n` a group."""
+        r"""A function that returns a match's replacement: `\\` is a backslash, `\n` a group."""
         parts: list[bytes | int] = []
         at = 0
         for m in _REFERENCE.finditer(rewrite):
@@ -103,12 +106,13 @@ class Re2Pattern:
         return lambda m: b"".join(p if isinstance(p, bytes) else m.group(p) or b"" for p in parts)
 
     def _check(self, texts: list[bytes], *, searches: bool) -> None:
-        """Refuse what Python's re may take for ever to match."""
+        """Raise an error if Python's re might take forever."""
         if self._engine is not None or sum(_steps(self._text, len(t), searches) for t in texts) <= _MOST_STEPS:
             return
         longest = max(map(len, texts))
         raise GraphValueError(
-            f"Python's re may need hours to match {self._text!r} on {longest} bytes: install google-re2 (pip install 'xlanb[re2]'), which takes linear time, or avoid nested repetitions"
+            f"Python's re may need hours to match {self._text!r} on {longest} bytes: install google-re2 (pip install "
+            "'xlanb[re2]'), which takes linear time, or avoid nested repetitions"
         )
 
 
@@ -125,14 +129,16 @@ def _of_re2(engine: Any, text: bytes) -> Any:
 
 @lru_cache(256)
 def compiled(text: bytes) -> Re2Pattern:
-    """The pattern of a text."""
+    """The compiled pattern of a text."""
     return Re2Pattern(text)
 
 
 @lru_cache(1024)
 def _steps(pattern: bytes, size: int, searches: bool) -> float:
-    """An upper bound of the steps Python's re takes on a text of this many bytes: each repetition
-    may begin and end anywhere, each alternative doubles; infinite for nested repetitions.
+    """An upper bound of the steps of Python's re on a text of this many bytes.
+
+    Each repetition may begin and end anywhere, each alternative doubles the steps; infinite for
+    nested repetitions.
     """
     plain = _LAZY.sub(rb"\1", _GROUP.sub(b"(", _ATOM.sub(b"c", pattern)))
     if b"(" not in plain and b"|" in plain:

@@ -1,8 +1,8 @@
-"""Candidate samplers (core/kernels/{candidate_sampler_ops,range_sampler}.cc): classes drawn for
-sampled losses, and their expected counts.
+"""Candidate samplers (core/kernels/{candidate_sampler_ops,range_sampler}.cc).
 
-Candidates are drawn from the session's generator of the node, not from TensorFlow's, so they differ from TensorFlow's; the expected counts
-are the same function of what was drawn.
+They draw classes for sampled losses, and return their expected counts. Candidates come from the
+session's generator of the node, so that they differ from TensorFlow's; the expected counts are the
+same function of the candidates.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from xlanb.runtime.host.ops import HostState, host
 
 Array = np.ndarray[Any, Any]
 _Draw = Callable[[np.random.Generator, int, int], Array]
-_MOST = 2**24  # candidates of one run; and the hope to find as many different ones ends after four times as many tries
+_MOST = 2**24  # candidates of one run; four times as many tries to find distinct ones
 
 
 def _uniform(generator: np.random.Generator, limit: int, count: int) -> Array:
@@ -27,7 +27,7 @@ def _uniform(generator: np.random.Generator, limit: int, count: int) -> Array:
 
 
 def _log_uniform(generator: np.random.Generator, limit: int, count: int) -> Array:
-    """Class k with probability log((k + 2) / (k + 1)) / log(limit + 1): small numbers are frequent ones."""
+    """Class k with probability log((k + 2) / (k + 1)) / log(limit + 1); small k are frequent."""
     drawn = np.exp(generator.random(count) * math.log1p(limit)).astype(np.int64) - 1
     return np.asarray(np.minimum(drawn, limit - 1))
 
@@ -38,7 +38,7 @@ def _log_probability(classes: np.ndarray[Any, Any], limit: int) -> np.ndarray[An
 
 @host("UniformCandidateSampler", "LearnedUnigramCandidateSampler", "ThreadUnsafeUnigramCandidateSampler")
 def _uniform_sampler(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
-    """All classes alike; a learned unigram starts so, and is not taught here."""
+    """All classes equally; also for the learned unigram sampler, which does not learn here."""
     return _sampled(op, inputs[0], state, _uniform, lambda c, limit: np.full(c.shape, 1.0 / limit))
 
 
@@ -68,7 +68,8 @@ def _fixed(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[A
     limit = int(op.attrs["range_max"])
     if len(weights) != limit or weights.sum() <= 0:
         raise GraphError(
-            f"node {op.name!r} ({op.type}): {len(weights)} weights (including reserved ids) do not match {limit} classes"
+            f"node {op.name!r} ({op.type}): {len(weights)} weights (including reserved ids) do not match {limit} "
+            "classes"
         )
     chances = weights / weights.sum()
     return _sampled(
@@ -104,7 +105,7 @@ def _sampled(
 
 
 def _different(op: Operation, draw: _Draw, generator: np.random.Generator, count: int, limit: int) -> tuple[Array, int]:
-    """So many different candidates, and how many were drawn to find them."""
+    """Distinct candidates, and the number of draws needed to find them."""
     if count > limit:
         raise GraphError(f"node {op.name!r} ({op.type}): cannot draw {count} distinct candidates from {limit} classes")
     found: dict[int, None] = {}
@@ -124,7 +125,10 @@ def _different(op: Operation, draw: _Draw, generator: np.random.Generator, count
 
 @host("ComputeAccidentalHits")
 def _accidental_hits(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """Where a candidate is a true class of a row: the row, the candidate's place, and the lowest float as a weight."""
+    """Candidates that are a true class of a row: the row, the candidate's index, a weight.
+
+    The weight is the lowest float.
+    """
     true, drawn = np.asarray(inputs[0], np.int64), np.asarray(inputs[1], np.int64)
     rows, places = np.nonzero((true[:, :, None] == drawn[None, None, :]).any(axis=1))
     return [

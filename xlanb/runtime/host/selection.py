@@ -1,5 +1,6 @@
-"""Ops whose result's size depends on values: unique, where, partitions, segments
-(core/kernels/{unique_op,where_op,dynamic_partition_op,segment_reduction_ops}.cc).
+"""Ops whose result size depends on values: unique, where, partitions, segments.
+
+Based on core/kernels/{unique_op,where_op,dynamic_partition_op,segment_reduction_ops}.cc.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def _out(op: Operation, index: int) -> np.dtype[Any]:
 
 @host("Unique", "UniqueWithCounts", "UniqueV2", "UniqueWithCountsV2")
 def _unique(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """Elements (or slices along an axis) in the order in which they come first."""
+    """Distinct elements (or slices along an axis) in the order of first occurrence."""
     x = np.asarray(inputs[0])
     axes = np.asarray(inputs[1]).ravel() if len(inputs) > 1 else np.zeros(0, np.int64)
     axis = int(axes[0]) if axes.size else 0
@@ -97,7 +98,7 @@ _REDUCTIONS: dict[str, Callable[[Array], Array]] = {
 
 
 def _segments(op: Operation, rows: Array, ids: Array, kind: str, count: int | None, empty: Any) -> Array:
-    """Rows reduced by their sorted segments' numbers; what has no row is `empty`."""
+    """Reduce rows by sorted segment ids; segments without rows are `empty`."""
     if ids.ndim != 1 or len(ids) != len(rows):
         raise _fail(op, f"segment ids of shape {list(ids.shape)} do not match {len(rows)} rows")
     if (np.diff(ids) < 0).any() or (ids.size and ids[0] < 0):
@@ -224,7 +225,7 @@ def _histogram(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seque
 
 @host("NonMaxSuppression", "NonMaxSuppressionV2", "NonMaxSuppressionV3", "NonMaxSuppressionV4")
 def _non_max(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """Boxes by falling score, those left out that overlap one already taken."""
+    """Boxes by descending score, without those that overlap a selected one."""
     boxes, scores, most = np.asarray(inputs[0], np.float64), np.asarray(inputs[1], np.float64), int(inputs[2])
     limit = float(inputs[3]) if len(inputs) > 3 else float(op.attrs.get("iou_threshold", 0.5))
     least = float(inputs[4]) if len(inputs) > 4 else -np.inf
@@ -240,7 +241,7 @@ def _non_max(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequenc
 
 
 def _overlap(a: Array, b: Array) -> float:
-    """Area of the intersection by that of the union; corners stand in any order."""
+    """Intersection over union of two boxes, whose corners may be in any order."""
     (ya, yb), (xa, xb) = ((sorted((m[i], m[i + 2])) for m in (a, b)) for i in (0, 1))
     inner = max(0.0, min(ya[1], yb[1]) - max(ya[0], yb[0])) * max(0.0, min(xa[1], xb[1]) - max(xa[0], xb[0]))
     areas = [(y[1] - y[0]) * (x[1] - x[0]) for y, x in ((ya, xa), (yb, xb))]
@@ -249,7 +250,7 @@ def _overlap(a: Array, b: Array) -> float:
 
 @host("RaggedRange")
 def _ragged_range(_op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """Ranges one after the other, and where each begins."""
+    """Concatenated ranges, and their row splits."""
     starts, limits, deltas = np.broadcast_arrays(*(np.atleast_1d(np.asarray(v)) for v in inputs))
     rows = [np.arange(a, b, d) for a, b, d in zip(starts, limits, deltas, strict=True)]
     splits = np.concatenate([[0], np.cumsum([len(r) for r in rows])])
@@ -259,7 +260,7 @@ def _ragged_range(_op: Operation, inputs: Sequence[Any], _state: HostState) -> S
 
 @host("RaggedGather")
 def _ragged_gather(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """Rows of a ragged tensor by index: its splits, one level after the other, and its values."""
+    """Rows of a ragged tensor by index: its splits, level by level, and its values."""
     count = int(op.attrs["PARAMS_RAGGED_RANK"])
     levels, values, indices = [np.asarray(v) for v in inputs[:count]], np.asarray(inputs[count]), np.asarray(inputs[-1])
     if indices.ndim != 1:

@@ -1,6 +1,7 @@
-"""Strings, functions of Python and printing: ops that only a host can run (core/kernels/{as_string_op,string_join_op,substr_op,...}.cc).
+"""Strings, Python functions and printing: ops that only a host can run.
 
-A string tensor is a NumPy array of bytes objects.
+Based on core/kernels/{as_string_op,string_join_op,substr_op,...}.cc. A string tensor is a NumPy
+array of bytes objects.
 """
 
 from __future__ import annotations
@@ -23,17 +24,20 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 
 def register_function(token: str, function: Callable[..., Any]) -> None:
-    """Make `function` what a PyFunc node with this token calls: arrays in, an array or a sequence of arrays out."""
+    """Register the function that PyFunc nodes with this token call.
+
+    It takes arrays and returns an array or a sequence of arrays.
+    """
     _FUNCTIONS[token] = function
 
 
 def as_bytes(value: Any) -> bytes:
-    """A text as bytes."""
+    """A string as bytes."""
     return value if isinstance(value, bytes) else encoded(str(value))
 
 
 def mapped(function: Callable[..., Any], *arrays: Any) -> np.ndarray[Any, Any]:
-    """`function` of the arrays' elements, which are broadcast, as an array of objects."""
+    """Apply `function` to the broadcast arrays' elements; return an array of objects."""
     wide = np.broadcast_arrays(*(np.asarray(a, object) for a in arrays))
     out = np.empty(wide[0].shape, object)
     for index in np.ndindex(out.shape):
@@ -52,12 +56,13 @@ def _py_func(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequenc
     if function is None:
         raise _fail(
             op,
-            f"no Python function is registered under the token {token!r}: a GraphDef refers to Python functions by token, it does not contain them",
+            f"no Python function is registered under the token {token!r}: a GraphDef refers to Python functions by "
+            "token, it does not contain them",
         )
     try:
         result = function(*inputs)
     except Exception as error:
-        let_pass(error)  # it is the user's own
+        let_pass(error)  # the user's own exception
         raise
     listed = list(result) if isinstance(result, list | tuple) else [] if result is None else [result]
     if len(listed) != len(op.outputs):
@@ -67,10 +72,10 @@ def _py_func(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequenc
 
 @host("AsString")
 def _as_string(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """By printf's rules: %f, %e where scientific, %g where shortest, with width, fill and precision.
+    """Format numbers as printf does: %f, %e if scientific, %g if shortest; width, fill, precision.
 
     Raises:
-        GraphValueError: `fill` is no flag of printf, or the texts take too many bytes.
+        GraphValueError: `fill` is not a printf flag, or the texts take too many bytes.
     """
     values = np.asarray(inputs[0])
     width, precision = int(op.attrs.get("width", -1)), int(op.attrs.get("precision", -1))
@@ -142,7 +147,7 @@ def _string_to_number(op: Operation, inputs: Sequence[Any], _state: HostState) -
 
 @host("Substr")
 def _substr(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """A number of bytes (or characters) from a position, which counts from the end if negative."""
+    """A number of bytes (or characters) from a position, counted from the end if negative."""
     by_byte = op.attrs.get("unit", "BYTE") == "BYTE"
 
     def cut(text: Any, position: Any, length: Any) -> bytes:

@@ -1,6 +1,6 @@
 """Summaries of numbers, distributions, images, sounds and texts, as serialized messages.
 
-Facts of core/kernels/{summary_op,summary_image_op,summary_audio_op,summary_tensor_op}.cc and
+Based on core/kernels/{summary_op,summary_image_op,summary_audio_op,summary_tensor_op}.cc and
 core/lib/histogram/histogram.cc.
 """
 
@@ -63,7 +63,7 @@ def _histogram(op: Operation, inputs: Sequence[Any], _state: HostState) -> list[
     histo.num, histo.sum = float(values.size), float(values.sum())
     histo.sum_squares = float(np.square(values).sum())
     counts = np.bincount(np.searchsorted(limits, values, side="right"), minlength=len(limits))
-    # Of a run of empty buckets the last stands for all.
+    # A run of empty buckets is represented by its last one.
     for is_empty, run in groupby(zip(limits, counts, strict=True), lambda pair: not pair[1]):
         for limit, count in [list(run)[-1]] if is_empty else run:
             histo.bucket_limit.append(float(limit))
@@ -99,7 +99,10 @@ def _image(op: Operation, inputs: Sequence[Any], _state: HostState) -> list[Any]
 
 
 def _normalized(image: Array) -> Array:
-    """Bytes of an image of floats: the largest magnitude is white, of negative values 0 is grey."""
+    """The bytes of a float image: the largest magnitude is white, and 0 black.
+
+    With negative values, 0 is grey.
+    """
     x = image.astype(np.float64)
     finite = np.isfinite(x).all(axis=-1, keepdims=True)
     kept = np.where(finite, x, 0.0)

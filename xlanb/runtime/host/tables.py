@@ -17,14 +17,14 @@ from xlanb.runtime.host.ops import HostState, host
 
 
 class TableValue:
-    """One table; `is_filled` is False until it is initialised (a mutable one needs no such thing)."""
+    """One table; `is_filled` is False until it is initialized (not needed for a mutable one)."""
 
     def __init__(self, op: Operation) -> None:
         self.name = op.name
         self.key_dtype = op.attrs["key_dtype"].numpy_dtype
         self.value_dtype = op.attrs["value_dtype"].numpy_dtype
         self.entries: dict[Any, Any] = {}
-        self.lock = threading.Lock()  # one op at a time sees or changes the entries
+        self.lock = threading.Lock()  # one op at a time reads or changes the entries
         self.is_filled = op.type.startswith("Mutable")
 
 
@@ -58,7 +58,7 @@ def _initialize(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequ
 
 @host("InitializeTableFromTextFile", "InitializeTableFromTextFileV2")
 def _initialize_from_file(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """A line is -1 the whole line, -2 its number, or the column of that number."""
+    """Initialize from a file; column index -1 is the whole line, -2 the line number."""
     table = _table(op, inputs[0], filled=False)
     path = Path(bytes(np.asarray(inputs[1]).item()).decode())
     try:

@@ -1,4 +1,7 @@
-"""More ops on strings: patterns, splits, encodings, formats, printing; optionals (core/kernels/{regex_*,string_*,unicode_ops,print_v2_op}.cc)."""
+"""More string ops: patterns, splits, encodings, formats, printing; optionals.
+
+Based on core/kernels/{regex_*,string_*,unicode_ops,print_v2_op}.cc.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def _pattern(op: Operation, text: Any) -> Re2Pattern:
 
 
 def _each(op: Operation, texts: Any, work: Callable[[list[bytes]], Sequence[Any]], dtype: Any) -> Array:
-    """An array of what `work` makes of the texts of another."""
+    """Apply `work` to the strings of an array; return an array of the results."""
     given = np.asarray(texts)
     made = np.empty(given.size, dtype)
     try:
@@ -75,7 +78,7 @@ def _ragged(rows: list[list[bytes]]) -> list[Array]:
 
 @host("StringSplit")
 def _split(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """Split at any of the delimiter's bytes; at every byte where it is empty."""
+    """Split at any of the delimiter's bytes; at every byte if it is empty."""
     delimiter = as_bytes(np.asarray(inputs[1]).item())
     skip = bool(op.attrs.get("skip_empty", True))
 
@@ -88,7 +91,7 @@ def _split(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[
 
 @host("StringSplitV2")
 def _split_v2(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """Split as Python's str.split does: at a separator, or at whitespace where it is empty."""
+    """Split like Python's str.split: at a separator, or at whitespace if it is empty."""
     separator, most = as_bytes(np.asarray(inputs[1]).item()), int(op.attrs.get("maxsplit", -1))
     return _ragged([as_bytes(s).split(separator or None, most) for s in np.asarray(inputs[0], object).ravel()])
 
@@ -217,11 +220,14 @@ def _unicode(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequenc
     return [splits, np.asarray([other if c == "\ufffd" else ord(c) for r in rows for c in r], np.int32)]
 
 
-# ------------------------------------------------------------------------------------------------------------ printing
+# ----------------------------------------------------------------------------------------- printing
 
 
 def shown(value: Any, edge: int) -> str:
-    """A tensor as tf.print shows it: at most `edge` elements at either end of each dimension, all where it is negative."""
+    """A tensor as tf.print shows it.
+
+    At most `edge` elements at either end of each dimension; all if negative.
+    """
     array = np.asarray(value)
     if not array.ndim:
         item = array.item()
@@ -237,7 +243,7 @@ def shown(value: Any, edge: int) -> str:
 
 
 def _number(value: Array) -> str:
-    """A float with the fewest digits of two choices that reads back as the same; complex numbers are not shown."""
+    """A float with the fewer digits of two choices if they read back equal; "?" if complex."""
     if value.dtype.kind == "c":
         return "?"
     is_double = value.dtype == np.float64
@@ -270,7 +276,7 @@ def _print_v2(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequen
     return []
 
 
-# ----------------------------------------------------------------------------------------------------------- optionals
+# ---------------------------------------------------------------------------------------- optionals
 
 
 @host("OptionalFromValue")

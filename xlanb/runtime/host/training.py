@@ -1,4 +1,7 @@
-"""Updates of some rows of variables by sparse gradients (core/kernels/training_ops.cc): the formulas of the dense updates, row by row in the order of the indices."""
+"""Sparse updates of variables' rows (core/kernels/training_ops.cc).
+
+Applies the formulas of the dense updates row by row, in the order of the indices.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from xlanb.graph.ops import get_op
 from xlanb.runtime.host.ops import HostState, host
 
 Array = np.ndarray[Any, Any]
-Given = Mapping[str, Any]  # the op's inputs by their names: rows of variables and of the gradient, rates
+Given = Mapping[str, Any]  # the op's inputs by name: rows of variables and of the gradient, rates
 Rule = Callable[[Given, Operation], Mapping[str, Any]]
 
 
@@ -111,7 +114,7 @@ def _apply(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[A
 
 
 def _update_rows(op: Operation, rule: Rule, given: Given, values: Mapping[str, Array]) -> None:
-    """Update the rows that the indices name, in their order, in the variables' own arrays."""
+    """Update the rows given by the indices, in order, in the variables' own arrays."""
     indices, grads = np.asarray(given["indices"]), np.asarray(given["grad"])
     if indices.size and not (indices.min() >= 0 and indices.max() < len(values["var"])):
         raise GraphError(f"node {op.name!r} ({op.type}): an index is not in [0, {len(values['var'])})")
