@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: devices, XLA:GPU's passes in its order, its cost model, and how many blocks of a kernel run at once."""
+"""NVIDIA GPUs: devices, XLA:GPU's passes in order, its cost model, kernels, and occupancy."""
 
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
-"""The backend config of XLA:GPU's instructions (xla/service/gpu/backend_configs.proto,
-GpuBackendConfig), as JSON text.
+"""Read and write the backend config of XLA:GPU's instructions, as JSON text.
+
+Follows GpuBackendConfig of xla/service/gpu/backend_configs.proto.
 
     changed("", fusion_backend_config={"kind": "__triton_gemm"})
-    => {"operation_queue_id":"0","fusion_backend_config":{"kind":"__triton_gemm"},"force_earliest_schedule":false,...}
+    => {"operation_queue_id":"0","fusion_backend_config":{"kind":"__triton_gemm"},
+        "force_earliest_schedule":false,...}
 
-As JSON of protocol buffers has it, 64-bit integers are strings and 32-bit ones numbers; fields stand in the order of
-their numbers in the message.
+As in the JSON form of protocol buffers, 64-bit integers are strings and 32-bit ones are numbers.
+Fields are ordered by their numbers in the message.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ _ALWAYS: Final[dict[str, Any]] = {
     "reification_cost": [],
     "device_type": "DEVICE_TYPE_INVALID",
 }
-"""Fields that are printed at their defaults."""
+"""Fields that are printed even at their defaults."""
 
 _ORDER: Final = (
     "operation_queue_id",
@@ -44,7 +46,7 @@ _PLACE: Final = {name: n for n, name in enumerate(_ORDER)}
 
 
 def read(instruction: HloInstruction) -> dict[str, Any]:
-    """The fields of an instruction's backend config; none if it is missing or not a JSON object."""
+    """Return the fields of an instruction's backend config, {} if missing or not a JSON object."""
     if not instruction.backend_config.startswith("{"):
         return {}
     try:
@@ -55,15 +57,15 @@ def read(instruction: HloInstruction) -> dict[str, Any]:
 
 
 def fusion_config(instruction: HloInstruction) -> dict[str, Any]:
-    """The `fusion_backend_config` of an instruction; empty where there is none."""
+    """Return the `fusion_backend_config` of an instruction, {} if it has none."""
     found: dict[str, Any] = read(instruction).get("fusion_backend_config", {})
     return found
 
 
 def changed(instruction: HloInstruction | None = None, **fields: Any) -> str:
-    """The config text with some fields set, or removed where they are None; the other fields are the instruction's.
+    """Return the instruction's config text with some fields set, or removed if None.
 
-    A field keeps the place that the message gives it; unknown ones come last.
+    Fields keep the message's order; unknown ones come last.
     """
     found = _ALWAYS | (read(instruction) if instruction is not None else {}) | fields
     kept = {name: value for name, value in found.items() if value is not None}
@@ -71,5 +73,5 @@ def changed(instruction: HloInstruction | None = None, **fields: Any) -> str:
 
 
 def text_of(fields: dict[str, Any]) -> str:
-    """The JSON text without blanks, as the config of an instruction is printed."""
+    """Return the JSON text without blanks, as an instruction's config is printed."""
     return json.dumps(fields, separators=(",", ":"))

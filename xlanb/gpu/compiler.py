@@ -1,4 +1,4 @@
-"""The GPU compiler: HLO passes, schedule, buffers, kernels, one step at a time."""
+"""The GPU compiler: HLO passes, schedule, buffers and kernels, one step at a time."""
 
 from __future__ import annotations
 
@@ -32,9 +32,12 @@ _LOG = logging.getLogger("xlanb.gpu")
 
 @dataclass(frozen=True)
 class GpuCompileOptions:
-    """How to compile for a GPU: `device` by its name ("a100", "h100") or itself; `passes` are run on the module, by default those of `xlanb.gpu.pipeline(device)`.
+    """How to compile for a GPU.
 
-    With `verify` the rules of HLO are checked after each pass that changed something.
+    Attributes:
+        device: its name ("a100", "h100") or the device itself.
+        passes: the passes to run, by default those of `xlanb.gpu.pipeline(device)`.
+        verify: check the rules of HLO after each pass that changed something.
     """
 
     device: str | GpuDevice = "a100"
@@ -43,10 +46,12 @@ class GpuCompileOptions:
 
 
 def compile_steps(module: HloModule, options: GpuCompileOptions | None = None) -> Stages[GpuExecutable]:
-    """Compile a module, which is not changed, one stage with each `next()`; the generator returns the GpuExecutable.
+    """Compile a module, one stage with each `next()`; the generator returns the GpuExecutable.
+
+    The module itself is not changed.
 
     Raises:
-        XlanbError: a pass or the back end refuses the module, or no device has that name.
+        XlanbError: a pass or the back end rejects the module, or no device has that name.
     """
     with boundary("compile"):
         return (yield from _stages(module, options or GpuCompileOptions(), recorded=True))
@@ -54,7 +59,7 @@ def compile_steps(module: HloModule, options: GpuCompileOptions | None = None) -
 
 @boundary("compile")
 def compile_module(module: HloModule, options: GpuCompileOptions | None = None) -> GpuExecutable:
-    """Compile a module, which is not changed, without a stop.
+    """Compile a module without stopping; the module itself is not changed.
 
     Raises:
         XlanbError: as `compile_steps`.
@@ -86,20 +91,21 @@ def _stages(module: HloModule, options: GpuCompileOptions, *, recorded: bool) ->
 
 
 def _stage_of(result: PassResult) -> Stage:
-    """A run of a pass as a stage; the rounds of a fixed point stand in the path, one below the other."""
+    """Return a pass's run as a stage; a fixed point's rounds are part of its path."""
     rounds = (f"round {result.iteration + 1}",) if result.iteration else ()
     path = (*result.pipeline, *rounds)
     return Stage("hlo_pass", result.name, result.before, result.after, path, seconds=result.seconds)
 
 
 def _backend(module: HloModule, target: GpuTarget) -> tuple[BufferAssignment, LaunchProgram]:
-    """Schedule, buffers and kernels of a module that the HLO passes have left, legalised in place.
+    """Assign a schedule, buffers and kernels to the optimized module, which is legalized in place.
 
-    Only writing a kernel shows how large it grows: fusions that are too large are opened, each once, and the program is written anew.
+    The size of a kernel is known only when it is written. Fusions whose kernels are too large are
+    inlined, each once, and the program is written again.
 
     Raises:
-        OutOfMemoryError: there is not enough memory for what is emitted.
-        CompilationError: an instruction's kernel does not fit though it is by itself.
+        OutOfMemoryError: there is not enough memory for the emitted code.
+        CompilationError: the kernel of a single instruction is too large.
     """
     opened: set[str] = set()
     lower_library_calls(module)

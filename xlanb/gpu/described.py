@@ -1,6 +1,6 @@
 """A GPU from the description that a program was compiled for.
 
-The table's facts, with what the description says otherwise.
+Starts from the table of devices and overrides what the description states.
 
     gpu_device_info {
       core_count: 132
@@ -9,7 +9,8 @@ The table's facts, with what the description says otherwise.
     }
     device_description_str: "NVIDIA H100 80GB HBM3"
 
-Source of the fields: GpuTargetConfigProto and GpuDeviceInfoProto of xla/stream_executor/device_description.proto.
+Source of the fields: GpuTargetConfigProto and GpuDeviceInfoProto of
+xla/stream_executor/device_description.proto.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ _OF_ARCHITECTURE = {
 
 
 def device_name(text: str) -> str:
-    """What a description calls the device; "" where it does not say."""
+    """Return the device's name in a description, or ""."""
     names = _NAME.findall(text)
     return names[-1] if names else ""
 
 
 def described_device(text: str) -> GpuDevice | None:
-    """The GPU of a GpuTargetConfigProto in text form; None where it is not like any of the table.
+    """Return the GPU of a GpuTargetConfigProto in text form, or None if the table has none like it.
 
-    One that the table does not have takes what the description leaves out from the newest device of
-    its compute capability.
+    For a device that is not in the table, missing facts come from the newest device of the same
+    compute capability.
     """
     name = device_name(text)
     base = device_of(name) or _alike(text)
@@ -75,7 +76,7 @@ def _figures(device: GpuDevice) -> Iterable[float]:
 
 
 def _alike(text: str) -> GpuDevice | None:
-    """The newest device of the table of the same compute capability."""
+    """Return the newest device of the table with the same compute capability."""
     found = _CAPABILITY.search(text)
     if found is None:
         return None

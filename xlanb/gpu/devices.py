@@ -1,10 +1,11 @@
 """GPUs as the compiler sees them: one table of facts.
 
-It serves the cost model, the launch dimensions, occupancy, and the description that the real XLA:GPU compiles for.
+It serves the cost model, the launch dimensions, occupancy, and the description that the real
+XLA:GPU compiles for.
 
-Sources: the CUDA C++ Programming Guide (compute capabilities: limits of a multiprocessor), NVIDIA's architecture
-white papers (rates of the units), the data sheets of the boards (cores, clocks, memory, bandwidth), AMD's and Intel's
-data sheets.
+Sources: the CUDA C++ Programming Guide (compute capabilities: limits of a multiprocessor), NVIDIA's
+architecture white papers (rates of the units), the data sheets of the boards (cores, clocks,
+memory, bandwidth), AMD's and Intel's data sheets.
 """
 
 from __future__ import annotations
@@ -21,21 +22,22 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Architecture:
-    """What all devices of a compute capability, or of an AMD or Intel architecture, have in common.
+    """The common facts of all devices of a compute capability, or of an AMD or Intel architecture.
 
-    A core is a multiprocessor. `fma` are fused multiply-adds a clock of one core in its ordinary units, `matrix_fma`
-    those in its tensor cores (dense), each by dtype; one is two floating-point operations. Sizes are bytes, registers
-    are of 32 bits.
+    A core is a multiprocessor. `fma` are fused multiply-adds per clock of one core in its ordinary
+    units,
+    `matrix_fma` those in its tensor cores (dense), by dtype; one is two floating-point operations.
+    Sizes are in bytes; registers have 32 bits.
     """
 
     platform: str
     """"CUDA", "ROCM" or "SYCL"."""
 
     name: str
-    """"sm_90a", "gfx942", "PVC": the target of its code."""
+    """The target of its code: "sm_90a", "gfx942", "PVC"."""
 
     capability: tuple[int, int] = (0, 0)
-    """CUDA's compute capability."""
+    """The CUDA compute capability."""
 
     threads_per_warp: int = 32
     threads_per_core: int = 2048
@@ -43,24 +45,27 @@ class Architecture:
     registers_per_core: int = 65536
     shared_memory_per_core: int = 0
     shared_memory_per_block: int = 48 * KIB
-    """Without requesting more."""
+    """What a block may use without requesting more."""
 
     shared_memory_per_block_optin: int = 0
     reserved_shared_memory_per_block: int = 0
-    """The shared memory of a block reserved by the system."""
+    """Shared memory per block that the system reserves."""
 
     shared_memory_unit: int = 128
     """The granularity of shared memory allocation."""
 
     block_dim_limit: tuple[int, int, int] = (2147483647, 65535, 65535)
     l1_bytes: int = 2 * KIB
-    """The part of a core's L1 cache that the model assumes usable by a kernel: most of it serves as shared memory."""
+    """The L1 bytes per core that the model assumes a kernel can use.
+
+    The rest of the L1 cache mostly serves as shared memory.
+    """
 
     dram_transaction_bytes: int = 64
     """Bytes per transaction from memory to the L2 cache."""
 
     transaction_bytes_per_clock: int = 32
-    """Bytes that a core requests from memory per clock."""
+    """Bytes that a core can request from memory per clock."""
 
     fpus_per_core: int = 128
     fma: Mapping[str, float] = field(default_factory=dict, hash=False)
@@ -68,21 +73,26 @@ class Architecture:
 
     @property
     def warps_per_core(self) -> int:
-        """Warps that a core holds at once."""
+        """The most warps that a core holds at once."""
         return self.threads_per_core // self.threads_per_warp
 
     @property
     def is_accelerated(self) -> bool:
-        """Whether code is compiled for the features of this architecture alone (`sm_90a`)."""
+        """Whether code uses features of this architecture only (`sm_90a`)."""
         return self.name.endswith("a") and self.platform == "CUDA"
 
 
 @dataclass(frozen=True)
 class GpuDevice:
-    """One GPU: `cores` multiprocessors at `clock_ghz`, memory and second-level cache in bytes, `bandwidth` in bytes a
-    second.
+    """One GPU.
 
-    `matrix_clock_ghz` is the clock while the tensor cores work, where that is another.
+    Attributes:
+        cores: the number of multiprocessors.
+        clock_ghz: their clock.
+        memory_bytes: size of memory.
+        bandwidth: of memory, in bytes per second.
+        l2_bytes: size of the second-level cache.
+        matrix_clock_ghz: the clock while tensor cores work, 0 if it is the same.
     """
 
     key: str
@@ -95,13 +105,14 @@ class GpuDevice:
     l2_bytes: int
     matrix_clock_ghz: float = 0.0
     links: int = 0
-    """NVLinks."""
+    """The number of NVLinks."""
 
     def flops(self, dtype: str) -> float:
-        """Peak operations a second for a dtype ("f32", "bf16", "f8e4m3fn", "s8"), in the units that do it fastest.
+        """Return peak operations per second for a dtype, in the fastest units.
 
-        It is 0 where the device has none for it. A product of f32 counts in the ordinary units: XLA uses tf32 only
-        where it is asked to.
+        Examples of dtypes are "f32", "bf16", "f8e4m3fn" and "s8". Returns 0 if the device has no
+        units for it. f32 products count in the ordinary units, because XLA uses tf32 only on
+        request.
         """
         arch = self.architecture
         plain = arch.fma.get(dtype, 0) * self.clock_ghz
@@ -113,7 +124,7 @@ _F8 = ("f8e4m3fn", "f8e5m2")
 
 
 def _matrix(f16: float, *, tf32: bool = True, f64: float = 0, s8: bool = True, f8: bool = False) -> dict[str, float]:
-    """Rates of tensor cores from that of f16: tf32 has half of it, one byte twice of it."""
+    """Return tensor-core rates from f16's: half for tf32, double for one-byte types."""
     rates: dict[str, float] = {"f16": f16}
     if tf32:
         rates |= {"bf16": f16, "tf32": f16 / 2}
@@ -228,10 +239,10 @@ ALIASES: Mapping[str, str] = MappingProxyType({
 
 
 def gpu_device(name: str) -> GpuDevice:
-    """The device of a key or a short name, in any case: "a100", "H100", "a100_sxm_40".
+    """Return the device with that key or short name, in any case: "a100", "H100", "a100_sxm_40".
 
     Raises:
-        XlanbError: there is none of that name; the message has those that there are.
+        XlanbError: there is none; the message lists all names.
     """
     key = name.strip().lower().replace("-", "_")
     found = DEVICES.get(ALIASES.get(key, key))
@@ -242,5 +253,8 @@ def gpu_device(name: str) -> GpuDevice:
 
 
 def device_of(description: str) -> GpuDevice | None:
-    """The device that a driver or a dump describes so ("NVIDIA H100 80GB HBM3"); None where it is none of the table."""
+    """Return the device with this driver or dump description, or None.
+
+    An example is "NVIDIA H100 80GB HBM3".
+    """
     return next((d for d in _ROWS if d.name == description), None)

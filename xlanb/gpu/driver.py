@@ -1,6 +1,7 @@
-"""A real GPU: NVIDIA's driver by its C interface (libcuda), modules of PTX, memory, launches.
+"""A real GPU through NVIDIA's driver (libcuda): load PTX modules, manage memory, launch kernels.
 
-The driver compiles PTX when a module is loaded. Without one the error says that the emulator runs the same kernels.
+The driver compiles PTX when a module is loaded. Without a driver, the error points to the emulator,
+which runs the same kernels.
 
 Source: CUDA Driver API reference.
 """
@@ -50,10 +51,10 @@ _PROTOTYPES: Mapping[str, tuple[Any, ...]] = {
 
 
 class Driver:
-    """The driver's functions, of which each raises where it fails: `driver.cuMemFree_v2(pointer)`.
+    """The driver's functions; each raises if it fails: `driver.cuMemFree_v2(pointer)`.
 
     Raises:
-        DeviceError: a function gives an error.
+        DeviceError: a function returns an error.
     """
 
     def __init__(self, library: Any) -> None:
@@ -75,7 +76,7 @@ class Driver:
 
 @cache
 def driver() -> Driver:
-    """The driver of this machine, with its first device.
+    """Return this machine's driver, with its first device.
 
     Raises:
         DeviceError: there is no driver, or no device.
@@ -92,7 +93,7 @@ def driver() -> Driver:
 
 
 def begin(d: Driver) -> None:
-    """Make the first device's context the current one.
+    """Make the first device's context current.
 
     Raises:
         DeviceError: there is no device.
@@ -105,10 +106,10 @@ def begin(d: Driver) -> None:
 
 
 class DeviceProgram:
-    """A program's kernels loaded on a device, and its memory there.
+    """A program's kernels loaded on a device, and its device memory.
 
     Raises:
-        DeviceError: the driver refuses a kernel, or there is not enough memory.
+        DeviceError: the driver rejects a kernel, or there is not enough memory.
     """
 
     def __init__(self, program: LaunchProgram, ptx: Mapping[str, str], d: Driver) -> None:
@@ -136,14 +137,17 @@ class DeviceProgram:
         return pointer.value
 
     def free(self) -> None:
-        """Give the device's memory and modules back."""
+        """Free the device's memory and modules."""
         while self._bases:
             self._driver("cuMemFree_v2", self._bases.pop())
         while self._modules:
             self._driver("cuModuleUnload", self._modules.pop())
 
     def run(self, arguments: Sequence[Any]) -> list[Array]:
-        """The bytes of all results for the arguments, leaf after leaf: arrays of the host, or of the device (with `__cuda_array_interface__`); None where a leaf is a token.
+        """Run the program and return the bytes of each result leaf.
+
+        Arguments are arrays of the host or of the device (with `__cuda_array_interface__`), one per
+        leaf; None for a token.
 
         Raises:
             DeviceError: a kernel fails.
@@ -190,7 +194,7 @@ class DeviceProgram:
         return memory.raw
 
     def call(self, call: LibraryCall) -> None:
-        """No library is bound: the host computes the instruction, with its operands copied there and its results back."""
+        """Compute a library call on the host; copy its operands there and its results back."""
         places = (*call.operands, *call.results)
         memory = [np.zeros(0 if p is None else p.size + 64, np.uint8) for p in places]
         for p, m in zip(call.operands, memory, strict=False):

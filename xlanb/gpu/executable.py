@@ -1,4 +1,7 @@
-"""GpuExecutable: a module compiled for a GPU: its kernels as PTX, the launch sequence, and runs: on the CPU by emulation, on a device where there is one."""
+"""GpuExecutable: a module compiled for a GPU, with kernels as PTX and the launch sequence.
+
+It runs on the CPU by emulation, and on a device if there is one.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,10 @@ Array = NDArray[Any]
 class GpuExecutable(Displayable):
     """A module compiled for an NVIDIA GPU.
 
-    `exe.emulate(*arrays)` runs its kernels on the CPU, `exe(*arrays)` on a device. Arguments are arrays (a tuple parameter takes a nested tuple) of exactly the dtype and shape of the parameter; the
-    result is a fresh array, or a nested tuple of them. Of a JAX function the arguments are the function's own, and so is the result.
+    `exe.emulate(*arrays)` runs its kernels on the CPU, `exe(*arrays)` on a device. Arguments are
+    arrays with exactly the parameters' dtypes and shapes; a tuple parameter takes a nested tuple.
+    The result is a new array or a nested tuple of them. For a JAX function, arguments and result
+    are the function's own.
     """
 
     def __init__(
@@ -52,7 +57,7 @@ class GpuExecutable(Displayable):
 
     @property
     def device(self) -> GpuDevice:
-        """The device that the code is made for."""
+        """The device that the code was compiled for."""
         return self.program.target.device
 
     @property
@@ -62,26 +67,29 @@ class GpuExecutable(Displayable):
 
     @property
     def launches(self) -> Launches:
-        """The launch sequence as data: `print(exe.launches)`."""
+        """The launch sequence: `print(exe.launches)`."""
         return self.program.launches
 
     @cached_property
     def kernels(self) -> list[KernelLaunch]:
-        """The kernels in program order, each with its launch dimensions, shared memory, arguments and HLO instruction."""
+        """The kernels in program order.
+
+        Each has launch dimensions, shared memory, arguments and its HLO instruction.
+        """
         return self.program.kernels
 
     @cached_property
     def ptx(self) -> Mapping[str, str]:
-        """The PTX of each kernel by its name.
+        """The PTX of each kernel by name.
 
         Raises:
-            CompilationError: LLVM refuses a kernel's IR.
+            CompilationError: LLVM rejects a kernel's IR.
         """
         return {k.name: k.ptx for k in self.kernels}
 
     @cached_property
     def llvm_ir(self) -> Mapping[str, str]:
-        """The LLVM IR of each kernel by its name."""
+        """The LLVM IR of each kernel by name."""
         return {k.name: k.code.ir for k in self.kernels}
 
     # -- runs -----------------------------------------------------------------------------------------------------
@@ -95,41 +103,43 @@ class GpuExecutable(Displayable):
         return Emulator(self.program, check=True)
 
     def emulate(self, *args: Any, check: bool = False, **named: Any) -> Any:
-        """Run the kernels on the CPU: the same code, every thread of it.
+        """Run all threads of the kernels on the CPU.
 
         Args:
             *args: the program's arguments.
-            check: find races: two threads that access one place, one of them writing, with no barrier between. It takes several times as long, and 32 bytes for each byte of memory.
-            **named: named arguments of the function that the program was made of.
+            check: detect races: two threads that access one byte, one of them writing, with no
+                barrier between. This takes several times as long, and 32 bytes for each byte of
+                memory.
+            **named: named arguments of the function that the program was made from.
 
         Raises:
-            ArgumentError: number, dtype or shape of the arguments do not fit.
-            RaceError: two threads race; the message says which, and by which instructions.
-            EvaluationError: lanes of a warp wait for each other in vain.
+            ArgumentError: number, dtype or shape of the arguments do not match.
+            RaceError: two threads race; the message names them and the instructions.
+            EvaluationError: lanes of a warp wait for each other forever.
         """
         emulator = self._checking_emulator if check else self._emulator
         return self._called(partial(self._emulate_flat, emulator), args, named)
 
     def step_warp(self, *args: Any, kernel: str = "", block: int = 0, warp: int = 0, **named: Any) -> WarpTrace:
-        """Run one warp of a kernel on the CPU, instruction by instruction: what each of its 32 lanes computes.
+        """Run one warp of a kernel on the CPU and record what each of its 32 lanes computes.
 
         Args:
-            *args: the program's arguments; what runs before the kernel runs as in `emulate`.
-            kernel: its name, or its HLO instruction's; may be left out where there is one kernel.
+            *args: the program's arguments; earlier kernels run as in `emulate`.
+            kernel: its name, or its HLO instruction's; optional if there is one kernel.
             block: the number of the block in the grid.
             warp: the number of the warp in the block.
-            **named: named arguments of the function that the program was made of.
+            **named: named arguments of the function that the program was made from.
 
         Raises:
-            ArgumentError: the arguments do not fit, or there is no such kernel, block or warp.
-            EvaluationError: lanes of a warp wait for each other in vain.
+            ArgumentError: the arguments do not match, or there is no such kernel, block or warp.
+            EvaluationError: lanes of a warp wait for each other forever.
         """
         calling = self.source_module.calling
         arrays = args if calling is None else calling.flatten(args, named)
         return run_warp(self._emulator, self._given(arrays), kernel, block, warp)
 
     def _called(self, run: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        """Call with the arguments of the function that the program was made of."""
+        """Call with the arguments of the function that the program was made from."""
         calling: CallingConvention | None = self.source_module.calling
         if calling is None:
             return run(*args, **named)
@@ -138,7 +148,7 @@ class GpuExecutable(Displayable):
         return calling.assemble(found if is_tuple else (found,), tuple(args), dict(named))
 
     def _given(self, arrays: Sequence[Any]) -> list[Array]:
-        """Device memory with the arguments in it."""
+        """Return device memory with the arguments in it."""
         memories = self._emulator.memories()
         given = self.signature.flatten(arrays)
         specs = self.signature.arguments()
@@ -157,7 +167,7 @@ class GpuExecutable(Displayable):
         return self._result([memories[n] for n in self.program.outputs])
 
     def _result(self, memories: Sequence[Array]) -> Any:
-        """The result of a call, of the bytes of each of its leaves."""
+        """Return a call's result from the bytes of its leaves."""
         wanted = self.signature.results()
         return self.signature.nested(
             [None if s is None else _made(s, m) for s, m in zip(wanted, memories, strict=True)]
@@ -168,11 +178,14 @@ class GpuExecutable(Displayable):
         return DeviceProgram(self.program, self.ptx, driver())
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """Run the kernels on the first GPU of this machine. Arguments are arrays of NumPy, or what has `__cuda_array_interface__` (CuPy, PyTorch, JAX); results are arrays of NumPy.
+        """Run the kernels on the first GPU of this machine.
+
+        Arguments are NumPy arrays or objects with `__cuda_array_interface__` (CuPy, PyTorch, JAX);
+        results are NumPy arrays.
 
         Raises:
-            ArgumentError: number, dtype or shape of the arguments do not fit.
-            DeviceError: there is no driver or no device, or a kernel fails; the message says so.
+            ArgumentError: number, dtype or shape of the arguments do not match.
+            DeviceError: there is no driver or no device, or a kernel fails; the message says which.
         """
         return self._called(self._run_flat, args, named)
 
@@ -199,10 +212,10 @@ def is_on_device(value: Any) -> bool:
 
 
 def _fits(spec: ArraySpec, value: Any) -> bool:
-    """Whether an array of a device is what a program takes, row after row.
+    """Whether a device array matches a parameter, row-major.
 
     Raises:
-        ArgumentError: its dtype or shape is another, or it does not lie as the program has it.
+        ArgumentError: its dtype, shape or layout differs.
     """
     about = value.__cuda_array_interface__
     wanted = (spec.dtype.str, spec.dimensions)
@@ -212,12 +225,12 @@ def _fits(spec: ArraySpec, value: Any) -> bool:
 
 
 def _bytes(array: Array) -> Array:
-    """The bytes of a contiguous array."""
+    """Return the bytes of a contiguous array."""
     return array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
 
 
 def _made(spec: ArraySpec, memory: Array) -> Array:
-    """A result out of device memory."""
+    """Return a result from device memory."""
     fresh = spec.fresh()
     if memory.size:
         fresh.reshape(-1).view(np.uint8)[...] = memory[: fresh.nbytes]

@@ -1,4 +1,7 @@
-"""Instructions that have no kernel, written by others that have: by XLA's expanders, whether the passes that ran had them or not."""
+"""Expand instructions that have no kernel by XLA's expanders.
+
+This also covers expanders that the passes did not run.
+"""
 
 from __future__ import annotations
 

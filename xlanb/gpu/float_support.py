@@ -1,4 +1,7 @@
-"""Which narrow types the code of XLA:GPU computes in as they are (xla/service/gpu/gpu_float_support.h)."""
+"""The narrow float types that XLA:GPU's code computes in directly.
+
+Follows xla/service/gpu/gpu_float_support.h.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +31,21 @@ _BF16_CUDA = frozenset((O.EXPONENTIAL, O.LOG))
 _BF16_AMPERE = frozenset((O.ABS, O.MAXIMUM, O.MINIMUM, O.NEGATE))
 _BF16_HOPPER = frozenset((O.ADD, O.MULTIPLY, O.SUBTRACT))
 _F8_DOTS = {P.F8E4M3FN: (8, 0), P.F8E5M2: (9, 0)}
-"""CUDA's compute capability from which a dot within a Triton fusion supports the type."""
+"""The first CUDA compute capability with dots of each type in Triton fusions."""
 
 
 @dataclass(frozen=True)
 class GpuFloatSupport(FloatSupport):
-    """What a device has: bf16 in steps from Ampere to Hopper, other narrow floats where data only moves."""
+    """The narrow types that a device computes in.
+
+    bf16 support grows from Ampere to Hopper; other narrow floats are supported where data only
+    moves.
+    """
 
     device: GpuDevice = field(default_factory=lambda: gpu_device("a100"))
 
     def narrow(self, i: HloInstruction, low: PrimitiveType) -> bool:
-        """Whether `i` may take and give `low`."""
+        """Whether `i` may take and return `low`."""
         if i.opcode in _COLLECTIVES and _is_below_a_byte(i):
             return False
         if i.opcode in _ANY_TYPE:
@@ -57,7 +64,7 @@ class GpuFloatSupport(FloatSupport):
         )
 
     def mixed(self, i: HloInstruction) -> bool:
-        """Whether `i` may take narrow and wide types together."""
+        """Whether `i` may mix narrow and wide types."""
         if i.opcode is O.SCALED_DOT:
             return True
         if i.opcode is not O.DOT:
@@ -77,7 +84,7 @@ def _is_below_a_byte(i: HloInstruction) -> bool:
 
 
 def _is_of_triton(c: HloComputation) -> bool:
-    """Whether a computation is the body of a fusion that Triton compiles."""
+    """Whether a computation is the body of a Triton fusion."""
     return any(
         i.opcode is O.FUSION and str(fusion_config(i).get("kind", "")).startswith("__triton")
         for i in c.module.callers(c)

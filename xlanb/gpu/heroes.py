@@ -1,7 +1,7 @@
-"""The hero of a fusion's root: the instruction that decides which emitter writes the kernel (ir_emission_utils.cc).
+"""The hero of a fusion's root: it decides which emitter writes the kernel (ir_emission_utils.cc).
 
 ROOT n = negate(t), t = transpose(p)    the hero of n is t: the kernel goes through shared memory
-ROOT a = add(p, r), r = reduce(q)       the hero of a is a: the reduce is read within a loop over elements
+ROOT a = add(p, r), r = reduce(q)       the hero of a is a: a loop over elements reads the reduce
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _MAX_OPERANDS: Final = 3
 
 
 def roots_of(fusion: HloInstruction) -> tuple[HloInstruction, ...]:
-    """The results of a fusion: its root, or the elements of the tuple that the root makes."""
+    """Return a fusion's results: its root, or the elements of its root tuple."""
     root = fusion.fused_computation.root
     return root.operands if root.opcode is O.TUPLE else (root,)
 
 
 def is_intermediate(i: HloInstruction, operand_limit: int = _MAX_OPERANDS) -> bool:
-    """Whether it hands elements on one for one: elementwise with few operands, or a change of shape that moves no byte.
+    """Whether it maps elements one to one: elementwise with few operands, or a bitcast.
 
     A copy to another layout moves bytes, so it is not.
     """
@@ -50,7 +50,7 @@ def is_intermediate(i: HloInstruction, operand_limit: int = _MAX_OPERANDS) -> bo
 
 
 def is_tiled_transpose(i: HloInstruction) -> bool:
-    """Whether a transpose is worth tiles in shared memory: the dimensions that it exchanges are long enough."""
+    """Whether a transpose is worth tiling in shared memory: the exchanged dimensions are long."""
     if i.opcode is not O.TRANSPOSE:
         return False
     read, permutation = grouped_transpose(i)
@@ -65,9 +65,9 @@ def is_tiled_transpose(i: HloInstruction) -> bool:
 
 
 def grouped_transpose(i: HloInstruction) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """A transpose over as few dimensions as can be: the operand's sizes from major to minor, and the permutation.
+    """Return the operand's sizes, major to minor, and the permutation of a simplified transpose.
 
-    Dimensions of size 1 lie nowhere; dimensions that are neighbours before and after are one.
+    Drops dimensions of size 1 and merges dimensions that are adjacent before and after.
 
         f32[16,6,5,5] transpose(f32[5,5,6,16]), dimensions={3,2,0,1}    =>    (25, 6, 16), (2, 1, 0)
     """
@@ -87,7 +87,7 @@ def grouped_transpose(i: HloInstruction) -> tuple[tuple[int, ...], tuple[int, ..
 
 
 def find_hero(root: HloInstruction) -> HloInstruction:
-    """The hero of a root within its fused computation; the root itself where no emitter is special to it."""
+    """Return the hero of a root in its fused computation, the root itself if no other applies."""
     hero = root
     while is_intermediate(hero, 1) and hero.operands[0].opcode is not O.PARAMETER:
         hero = hero.operands[0]
@@ -103,7 +103,10 @@ def _is_concatenate(i: HloInstruction) -> bool:
 
 
 def _find_above(root: HloInstruction, is_special: Callable[[HloInstruction], bool]) -> HloInstruction | None:
-    """The only special instruction reached from `root` through intermediate ones; None for several, or one that others use."""
+    """Return the only special instruction above `root` through intermediate ones.
+
+    Returns None if there are several, or if others use it.
+    """
     hero: HloInstruction | None = None
     seen, queue = {root}, deque([root])
     while queue:
@@ -120,7 +123,7 @@ def _find_above(root: HloInstruction, is_special: Callable[[HloInstruction], boo
 
 
 def _only_intermediates_below(hero: HloInstruction) -> bool:
-    """Whether all that depends on the hero hands its elements on one for one."""
+    """Whether all that depends on the hero maps its elements one to one."""
     seen, stack = set(hero.users), list(hero.users)
     while stack:
         i = stack.pop()

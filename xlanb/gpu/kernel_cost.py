@@ -1,7 +1,8 @@
-"""Operations and bytes of one XLA:GPU launch, counted on the HLO instruction that it runs.
+"""Count operations and bytes of one XLA:GPU launch, on the HLO instruction that it runs.
 
-As XLA's own analysis (gpu_hlo_cost_analysis.h) counts: an operand of a fusion of which only slices are used costs
-these slices, and what is updated in place costs the update. Calls of cuBLAS and cuDNN cost their products.
+Counts as XLA's own analysis (gpu_hlo_cost_analysis.h): a fusion operand of which only slices are
+used costs these slices, and an in-place update costs the update. Calls of cuBLAS and cuDNN cost
+their products.
 """
 
 from __future__ import annotations
@@ -30,12 +31,15 @@ _COLLECTIVES = frozenset(
 
 @dataclass(frozen=True)
 class KernelCost:
-    """Counts of one launch.
+    """The counts of one launch.
 
-    Floating-point operations (a transcendental function is one), bytes read and written, and the
-    dtype that most of the work is done in ("f32", "bf16").
-
-    `network_bytes` are what each device sends to others in a ring of `participants`.
+    Attributes:
+        flops: floating-point operations; a transcendental function counts as one.
+        bytes_read: bytes read.
+        bytes_written: bytes written.
+        dtype: the dtype of most of the work ("f32", "bf16").
+        network_bytes: what each device sends in a ring.
+        participants: the devices in the ring.
     """
 
     flops: float = 0.0
@@ -52,7 +56,7 @@ class KernelCost:
 
 
 def kernel_cost(i: HloInstruction) -> KernelCost:
-    """The cost of one launch that computes an instruction."""
+    """Return the cost of one launch that computes an instruction."""
     if i.opcode is O.ASYNC_START and i.called_computations:
         i = i.called_computations[0].root
     counts = cost(i)
@@ -76,9 +80,9 @@ def kernel_cost(i: HloInstruction) -> KernelCost:
 
 
 def _read_of(parameter: HloInstruction) -> float:
-    """Bytes that a fusion reads of one operand.
+    """Return the bytes that a fusion reads of one operand.
 
-    Those of its slices where nothing else uses it, nothing of what is updated in place.
+    If only slices of it are used, those of the slices; for an operand updated in place, none.
     """
     whole = float(parameter.shape.byte_size)
     read = 0.0
@@ -102,7 +106,7 @@ def _read_of(parameter: HloInstruction) -> float:
 
 
 def _written(root: HloInstruction) -> float:
-    """Bytes that a fusion writes: of results that are updated in place the updates."""
+    """Return the bytes that a fusion writes; of results updated in place, only the updates."""
     parts = root.operands if root.opcode is O.TUPLE else (root,)
     return sum(_written_of(p) for p in parts)
 
@@ -115,7 +119,7 @@ def _written_of(i: HloInstruction) -> float:
 
 
 def _dtype(i: HloInstruction) -> str:
-    """The element type of the first product in it, else of its first floating-point result, else of its first."""
+    """Return the element type of the first product, else of a floating-point or any result."""
     for inner in _instructions(i):
         if inner.opcode in (O.DOT, O.CONVOLUTION, O.SCALED_DOT, O.RAGGED_DOT):
             return _element(inner.operands[0].shape)
@@ -126,7 +130,7 @@ def _dtype(i: HloInstruction) -> str:
 
 
 def _instructions(i: HloInstruction) -> list[HloInstruction]:
-    """An instruction with all that it calls."""
+    """Yield an instruction with all that it calls."""
     found = [i]
     pending: list[HloComputation] = list(i.called_computations)
     seen = set(pending)
@@ -144,7 +148,7 @@ def _element(shape: Shape) -> str:
 
 
 def _library_flops(i: HloInstruction) -> float:
-    """Operations of a call of cuBLAS or cuDNN, 0 where it is none that can be counted."""
+    """Return the operations of a cuBLAS or cuDNN call, 0 for any other."""
     target = str(i.attributes.get("custom_call_target", ""))
     results = [s for _, s in i.shape.leaves() if isinstance(s, ArrayShape)]
     operands = [o.shape for o in i.operands[:2] if isinstance(o.shape, ArrayShape)]
@@ -171,7 +175,7 @@ def _library_flops(i: HloInstruction) -> float:
 
 
 def _sent(code: O, given: float, count: int) -> float:
-    """Bytes that one device sends where a collective is a ring: a reduction of all goes around twice."""
+    """Return the bytes that one device sends in a ring; an all-reduce goes around twice."""
     if code in (O.ALL_GATHER, O.ALL_GATHER_START):
         return given * (count - 1)
     if code in (O.COLLECTIVE_PERMUTE, O.COLLECTIVE_PERMUTE_START, O.COLLECTIVE_BROADCAST):
@@ -180,7 +184,7 @@ def _sent(code: O, given: float, count: int) -> float:
 
 
 def _participants(i: HloInstruction) -> int:
-    """Devices that take part in a collective: those of its first group, else all."""
+    """Return how many devices take part in a collective: those of its first group, else all."""
     text = str(i.attributes.get("replica_groups", ""))
     if (mesh := _MESH.match(text)) is not None:
         axes = {name: int(size) for name, size in _AXIS.findall(mesh["axes"])}

@@ -1,7 +1,8 @@
-"""The launch sequence of a program as data: kernels with launch dimensions and arguments, copies,
-library calls, host loops and conditionals.
+"""The launch sequence of a program as data.
 
-`print(launches)` shows it as a list, a loop's body indented below the loop.
+It has kernels with launch dimensions and arguments, copies, library calls, host loops and
+conditionals.
+`print(launches)` shows it as a list, with loop bodies indented.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from xlanb.shape import PrimitiveType
 
 @dataclass(frozen=True, slots=True)
 class MemoryRange:
-    """Bytes `offset` to `offset + size` of a program's memory of a number (see GpuProgram.memories)."""
+    """Bytes [offset, offset + size) of a numbered program memory (see GpuProgram.memories)."""
 
     memory: int
     offset: int
@@ -31,7 +32,7 @@ class MemoryRange:
 
 @dataclass(frozen=True, slots=True)
 class KernelArgument:
-    """A pointer that a kernel takes: where it points, and whether the kernel writes there."""
+    """A pointer argument of a kernel: its target, and whether the kernel writes there."""
 
     name: str
     place: MemoryRange
@@ -43,7 +44,11 @@ class KernelArgument:
 
 @dataclass(frozen=True)
 class LaunchedCode:
-    """A kernel's code: its function's name and the LLVM IR of its module. `shared` are the bytes of a block's shared memory, `waits` says whether its threads wait for each other (barriers, shuffles)."""
+    """A kernel's code: its function's name and the LLVM IR of its module.
+
+    `shared` is a block's shared memory in bytes; `waits` whether its threads synchronize (barriers,
+    shuffles).
+    """
 
     function: str
     ir: str
@@ -69,44 +74,47 @@ class KernelLaunch:
         """The kernel's PTX.
 
         Raises:
-            CompilationError: LLVM refuses its IR.
+            CompilationError: LLVM rejects its IR.
         """
         return compile_ptx(self.code.ir, self.target)
 
     @cached_property
     def assembled(self) -> PtxasOutput | None:
-        """Machine code, and what a thread takes; None where there is no ptxas.
+        """Machine code and resource use by ptxas, or None without ptxas.
 
         Raises:
-            CompilationError: ptxas refuses the PTX.
+            CompilationError: ptxas rejects the PTX.
         """
         return assemble(self.ptx) if find_ptxas() else None
 
     @property
     def registers(self) -> int | None:
-        """Registers of a thread, by ptxas; None where there is none."""
+        """Registers per thread by ptxas, or None without ptxas."""
         return self.assembled.registers if self.assembled is not None else None
 
     @property
     def occupancy(self) -> Occupancy | None:
-        """Blocks and warps that a multiprocessor of the device holds at once; where registers are not known they limit nothing."""
+        """Return how many blocks and warps a multiprocessor holds at once.
+
+        Unknown register counts impose no limit.
+        """
         return occupancy(self.target.device, self.threads, self.registers or 0, self.shared_bytes, self.blocks)
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
+        """Threads per block."""
         x, y, z = self.block
         return x * y * z
 
     @property
     def blocks(self) -> int:
-        """Blocks of the grid."""
+        """Blocks per grid."""
         x, y, z = self.grid
         return x * y * z
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of shared memory of a block."""
+        """Bytes of shared memory per block."""
         return self.code.shared
 
     def __str__(self) -> str:
@@ -117,7 +125,7 @@ class KernelLaunch:
 
 @dataclass(frozen=True)
 class CopyLaunch:
-    """Copy bytes from one place of device memory to another."""
+    """Copy bytes within device memory."""
 
     target: MemoryRange
     source: MemoryRange
@@ -128,7 +136,7 @@ class CopyLaunch:
 
 @dataclass(frozen=True)
 class Fill:
-    """Set all bytes of a place to one value."""
+    """Set all bytes of a memory range to one value."""
 
     target: MemoryRange
     byte: int
@@ -139,7 +147,10 @@ class Fill:
 
 @dataclass(frozen=True)
 class LibraryCall:
-    """An instruction that no kernel of ours computes: a call of a library by name, with the places of operands and results, leaf after leaf (None: a token)."""
+    """A library call for an instruction that no kernel computes.
+
+    `operands` and `results` are memory ranges by leaf; None for a token.
+    """
 
     library: str
     instruction: HloInstruction = field(repr=False)
@@ -154,7 +165,7 @@ class LibraryCall:
 
 @dataclass(frozen=True)
 class While:
-    """A loop: `condition` runs and leaves a pred at `predicate`; as long as it is true, `body` runs."""
+    """A loop: `condition` writes a pred to `predicate`; `body` runs while it is true."""
 
     instruction: HloInstruction = field(repr=False)
     condition: tuple[Launch, ...]
@@ -167,7 +178,10 @@ class While:
 
 @dataclass(frozen=True)
 class Conditional:
-    """A choice by the number at `index` (a pred: true is the first branch); a number out of range takes the last branch."""
+    """A branch selected by the number at `index`.
+
+    For a pred, true is the first branch. A number out of range selects the last branch.
+    """
 
     instruction: HloInstruction = field(repr=False)
     index: MemoryRange
@@ -191,7 +205,7 @@ class Launches(tuple[Launch, ...]):
 
 
 def kernels(sequence: Sequence[Launch]) -> Iterator[KernelLaunch]:
-    """The kernels of a sequence, those of loops and branches too, in program order."""
+    """Yield the kernels of a sequence, including loops and branches, in program order."""
     for launch in sequence:
         if isinstance(launch, KernelLaunch):
             yield launch

@@ -1,8 +1,8 @@
-"""XLA:GPU's layout constraints (xla/service/gpu/transforms/layout_assignment.h), for
-layout-assignment.
+"""XLA:GPU's layout constraints, for layout-assignment.
 
-Convolutions of cuDNN have their features most minor (NHWC) or after the batch (NCHW), by device and type; the groups of
-dimensions of a dot (batch, rows, columns) lie together, the batch not most minor; sorts and FFTs are row major.
+Follows xla/service/gpu/transforms/layout_assignment.h. cuDNN convolutions have features minormost
+(NHWC) or after the batch (NCHW), by device and type. The dimension groups of a dot (batch, rows,
+columns) are contiguous, with the batch not minormost. Sorts and FFTs are row-major.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _PLACEMENTS = ("MoveToHost", "MoveToDevice")
 _F8 = frozenset(t for t in P if t.text.startswith("f8"))
 _F8_OF_CUBLAS = frozenset((P.F8E4M3FN, P.F8E5M2FNUZ))
 _SHORTEST_ROW = 32
-"""The least number of elements for which relayout of an operand for a row reduction pays off."""
+"""The fewest elements for which changing a layout for a row reduction pays off."""
 
 _JOINED_ALONG = {O.ALL_GATHER: "dimensions", O.REDUCE_SCATTER: "dimensions", O.ALL_TO_ALL: "dimensions"}
 
 
 @dataclass(frozen=True)
 class GpuLayouts:
-    """The wishes of a device."""
+    """The layout constraints of a device."""
 
     device: GpuDevice = field(default_factory=lambda: gpu_device("a100"))
 
@@ -73,7 +73,7 @@ class GpuLayouts:
         return i.opcode is O.CUSTOM_CALL and i.attributes.get("custom_call_target") == "TopK"
 
     def reduces_rows(self, i: HloInstruction) -> bool:
-        """Whether a reduce is large enough for rows to pay."""
+        """Whether a reduce is large enough for a row reduction to pay off."""
         return prod(i.operands[0].array_shape.dimensions[d] for d in i.dimensions) >= _SHORTEST_ROW
 
     def _constrain_call(self, layouts: LayoutConstraints, i: HloInstruction) -> None:
@@ -191,8 +191,9 @@ class _Side:
 
 
 def is_matrix(order: Order, batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]) -> bool:
-    """Whether a library takes an array as a batch of matrices: each group of dimensions in one piece, most significant
-    first, and the batch not most minor (MatrixLayout::For).
+    """Whether a library accepts an array as a batch of matrices (MatrixLayout::For).
+
+    Each dimension group must be contiguous, major to minor, and the batch not minormost.
     """
     groups = {tuple(g): n for n, g in enumerate((batch, rows, columns)) if g}
     seen: list[int] = []
@@ -210,7 +211,7 @@ def is_matrix(order: Order, batch: Sequence[int], rows: Sequence[int], columns: 
 
 
 def _laid_out(*groups: Sequence[int]) -> Order:
-    """The layout whose dimensions are these, from major to minor."""
+    """Return the layout with these dimensions, major to minor."""
     return tuple(reversed([d for g in groups for d in g]))
 
 
@@ -222,7 +223,7 @@ def _dot_takes(dot: HloInstruction, order: Order) -> bool:
 
 
 def _dot_order(layouts: LayoutConstraints, dot: HloInstruction) -> Order:
-    """The layout that a user asks for, where the library has it; else row major."""
+    """Return the layout that a user requests, if the library supports it; else row-major."""
     for user in dot.users:
         for n, o in enumerate(user.operands):
             order = layouts.operand_order(user, n) if o is dot else None
@@ -232,7 +233,7 @@ def _dot_order(layouts: LayoutConstraints, dot: HloInstruction) -> Order:
 
 
 def _constrain_transposed_dot(layouts: LayoutConstraints, i: HloInstruction) -> None:
-    """Let a dot give its result so that the transpose of it is row major."""
+    """Give a dot a result layout whose transpose is row-major."""
     dot = i.operands[0]
     if dot.opcode is not O.DOT or len(dot.users) > 1:
         return
@@ -253,7 +254,10 @@ def _constrain_sort(layouts: LayoutConstraints, i: HloInstruction) -> None:
 
 
 def _constrain_bitcast_convert(layouts: LayoutConstraints, i: HloInstruction) -> None:
-    """Where the ranks differ, the dimension that goes or comes is the most minor one; the others keep the order that they have."""
+    """Make the added or removed dimension of a bitcast-convert minormost, if the ranks differ.
+
+    The other dimensions keep their order.
+    """
     source, made = i.operands[0].array_shape, i.array_shape
     if source.rank == made.rank:
         return

@@ -1,4 +1,7 @@
-"""Library calls that kernels of ours compute: cuDNN's convolutions and cuBLAS's matrix products become convolutions and dots again, with what is done to their results.
+"""Lower library calls to instructions that have kernels.
+
+cuDNN convolutions and cuBLAS matrix products become convolutions and dots, followed by what the
+call applies to their results.
 
 c = (f32[2,6,24,24], u8[0]) custom-call(x, w), custom_call_target="__cudnn$convForward"
 =>  c = f32[2,6,24,24] convolution(x, w);  t = (f32[2,6,24,24], u8[0]) tuple(c, workspace)
@@ -20,7 +23,7 @@ from xlanb.transforms.simplifiers.tuple_simplifier import TupleSimplifier
 
 
 def lower_library_calls(module: HloModule) -> bool:
-    """Rewrite a module in place; whether it changed."""
+    """Rewrite a module in place; return whether it changed."""
     calls = [i for c in module.computations for i in c if i.opcode is Op.CUSTOM_CALL]
     convolutions = [i for i in calls if cudnn_convolution.is_cudnn_convolution(i) and _has_known_activation(i)]
     products = [i for i in calls if cublas_gemm.is_gemm(i)]
@@ -38,9 +41,7 @@ def lower_library_calls(module: HloModule) -> bool:
 
 
 def _replace(i: HloInstruction, made: HloInstruction) -> None:
-    """Replace a call by a value, in a tuple with unused workspace memory if the call returns that,
-    too.
-    """
+    """Replace a call by a value, in a tuple with an unused workspace if the call returns one."""
     b = Builder(i)
     if not isinstance(i.shape, TupleShape):
         i.parent.replace(i, made)
@@ -77,7 +78,7 @@ def _convolution(i: HloInstruction) -> HloInstruction:
 
 
 def _regrouped(b: Builder, x: HloInstruction, outer: int, inner: int, groups: int) -> HloInstruction:
-    """Dimension `outer`, which falls into groups, cut to one group's size, the groups in front of dimension `inner`."""
+    """Reduce dimension `outer` to one group's size, and put the groups before dimension `inner`."""
     shape = x.array_shape
     sizes = list(shape.dimensions)
     split = [*sizes[:outer], groups, sizes[outer] // groups, *sizes[outer + 1 :]]
@@ -92,7 +93,7 @@ def _regrouped(b: Builder, x: HloInstruction, outer: int, inner: int, groups: in
 
 
 def _activated(b: Builder, i: HloInstruction, made: HloInstruction, feature: int) -> HloInstruction:
-    """The products scaled, the bias of each feature and the side input added, and the activation."""
+    """Scale the products, add each feature's bias and the side input, and apply the activation."""
     a, shape = cudnn_convolution.activation(i), made.array_shape
     bias, *side = i.operands[2:]
 
@@ -145,7 +146,7 @@ def _scalar(value: complex, shape: ArrayShape) -> complex:
 
 
 def _gelu(b: Builder, x: HloInstruction, shape: ArrayShape) -> HloInstruction:
-    """The Gaussian error linear unit by its approximation with tanh, as cuBLAS has it."""
+    """Return GELU in its tanh approximation, as cuBLAS computes it."""
     cubed = b.binary(Op.MULTIPLY, b.binary(Op.MULTIPLY, x, x), x)
     inner = b.binary(Op.ADD, x, b.binary(Op.MULTIPLY, cubed, b.full(0.044715, shape)))
     bent = b.unary(Op.TANH, b.binary(Op.MULTIPLY, inner, b.full(0.7978845608028654, shape)))

@@ -1,8 +1,8 @@
-"""Occupancy of a GPU's multiprocessors: how many blocks of a kernel one holds at once, and what limits that.
+"""Occupancy: how many blocks of a kernel a multiprocessor holds at once, and what limits that.
 
-The rules are those of NVIDIA's occupancy calculator (cuda_occupancy.h): registers are given out to
-warps in units of 256 in each partition of a multiprocessor, shared memory to blocks in the unit of
-the architecture, and what the system takes of a block's shared memory counts too.
+The rules are those of NVIDIA's occupancy calculator (cuda_occupancy.h). Registers are allocated to
+warps in units of 256 in each partition of a multiprocessor, shared memory to blocks in the
+architecture's unit. Shared memory that the system reserves per block counts too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from xlanb.gpu.devices import Architecture, GpuDevice
 
 REGISTER_UNIT = 256
 MAX_REGISTERS = 255
-"""Of a thread."""
+"""Per thread."""
 _THREADS_PER_BLOCK = 1024
 
 
@@ -22,10 +22,10 @@ _THREADS_PER_BLOCK = 1024
 class Occupancy:
     """Blocks and warps that one multiprocessor holds at once, out of `max_warps`.
 
-    `limited_by` is "threads", "registers", "shared memory" or "blocks", the first that does so.
-
-    `limits` gives the blocks that each of them would allow, `waves` how many times all
-    multiprocessors are filled by the launch, 0 where its grid is not known.
+    Attributes:
+        limited_by: the first limit: "threads", "registers", "shared memory" or "blocks".
+        limits: how many blocks each of them would allow.
+        waves: how many times the launch fills all multiprocessors; 0 if its grid is not known.
     """
 
     blocks: int
@@ -37,7 +37,7 @@ class Occupancy:
 
     @property
     def fraction(self) -> float:
-        """Warps held, of those that there could be; 0 to 1."""
+        """Warps held as a fraction of the maximum, 0 to 1."""
         return self.warps / self.max_warps if self.max_warps else 0.0
 
     def __str__(self) -> str:
@@ -48,10 +48,14 @@ class Occupancy:
 def occupancy(
     device: GpuDevice, threads: int, registers: int = 0, shared_bytes: int = 0, blocks: int = 0
 ) -> Occupancy | None:
-    """The occupancy of a kernel of `threads` and `shared_bytes` a block, `registers` a thread, launched with `blocks`.
+    """Return the occupancy of a kernel, or None if it has no threads or if no block fits.
 
-    Registers that are not known (0) limit nothing. None where there are no threads, or no block of
-    it fits at all.
+    Args:
+        device: the GPU.
+        threads: threads per block.
+        registers: registers per thread; 0 (unknown) imposes no limit.
+        shared_bytes: shared memory per block.
+        blocks: blocks launched.
     """
     arch = device.architecture
     warps = math.ceil(threads / arch.threads_per_warp)
@@ -77,7 +81,7 @@ def occupancy(
 
 
 def _by_registers(arch: Architecture, warps: int, registers: int) -> int:
-    """Blocks whose registers fit; those of a warp lie in one partition of the multiprocessor."""
+    """Return how many blocks' registers fit; a warp's are in one partition of a multiprocessor."""
     if registers <= 0 or not arch.registers_per_core:
         return arch.blocks_per_core
     partitions = 2 if arch.capability == (6, 0) else 4

@@ -1,9 +1,11 @@
-"""The order of XLA:GPU's HLO passes, as a compilation for an A100 by the XLA of JAX 0.10.2 shows it, with the passes that exist here.
+"""The order of XLA:GPU's HLO passes, with the passes that exist here.
 
-    xlanb.gpu.pipeline("a100")          prints as a tree; `.without`, `.until` and the like give another one
+It is that of an A100 compilation by the XLA of JAX 0.10.2.
 
-Source of the order: the stages that `--xla_dump_hlo_pass_re=.*` writes (xla/service/gpu/gpu_compiler.cc and
-nvptx_compiler.cc build it).
+    xlanb.gpu.pipeline("a100")      prints as a tree; `.without`, `.until` etc. return others
+
+Source of the order: the stages that `--xla_dump_hlo_pass_re=.*` writes
+(xla/service/gpu/gpu_compiler.cc and nvptx_compiler.cc build it).
 """
 
 from __future__ import annotations
@@ -209,14 +211,15 @@ _OF_DEVICE: Mapping[str, Callable[[GpuDevice], HloPass]] = {
     f"float-normalization-{low}@gpu": lambda device, low=low: PASSES_BY_TYPE[low](support=GpuFloatSupport(device))
     for low in WIDER
 } | {"layout-assignment@gpu": lambda device: LayoutAssignment(wishes=GpuLayouts(device))}
-"""Passes whose options depend on the device, by name@variant."""
+"""Passes with device-dependent options, by name@variant."""
 
 
 def pipeline(device: str | GpuDevice = "a100") -> HloPassPipeline:
-    """The HLO passes of the GPU back end in order: XLA:GPU's, with all of its passes that exist here.
+    """Return the HLO passes of the GPU back end in XLA:GPU's order, as far as they exist here.
 
     Args:
-        device: its name, as `xlanb.gpu.devices.gpu_device` takes it ("a100", "h100"), or a device of one's own.
+        device: a name that `xlanb.gpu.devices.gpu_device` takes ("a100", "h100"), or a custom
+            device.
 
     Raises:
         XlanbError: no device has that name.
@@ -225,14 +228,14 @@ def pipeline(device: str | GpuDevice = "a100") -> HloPassPipeline:
 
 
 def missing_passes() -> list[str]:
-    """The passes of XLA:GPU's order that do not exist here, in that order."""
+    """Return the passes of XLA:GPU's order that do not exist here, in order."""
     names = dict.fromkeys(n.partition("@")[0] for n in names_in(_XLA))
     return [n for n in names if n not in PASSES]
 
 
 @cache
 def _of_device(device: GpuDevice) -> HloPassPipeline:
-    """The pipeline for a device; passes are values, so that one serves every compilation."""
+    """Return the pipeline for a device; passes are immutable, so one serves every compilation."""
     made: dict[str, HloPass] = {}
 
     def named(name: str) -> HloPass:
@@ -248,7 +251,7 @@ def _of_device(device: GpuDevice) -> HloPassPipeline:
 
 
 def _named(name: str, device: GpuDevice) -> HloPass:
-    """The pass of a name or variant, for a device where it depends on one."""
+    """Return the pass of a name or variant, for a device if it depends on one."""
     if name in _OF_DEVICE:
         return _OF_DEVICE[name](device)
     made = _VARIANTS[name]() if name in _VARIANTS else PASSES[name.partition("@")[0]]()

@@ -1,5 +1,7 @@
-"""Policies of the GPU back end: which kernels may write in place, which instructions are library
-calls, and which fusions are one kernel.
+"""Policies of the GPU back end.
+
+Which kernels may write in place, which instructions are library calls, and which fusions are one
+kernel.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _STRUCTURE = frozenset({Op.PARAMETER, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.OPT_BAR
 
 
 def library_of(i: HloInstruction) -> str | None:
-    """The library that computes an instruction, by name; None where kernels do."""
+    """Return the name of the library that computes an instruction, or None."""
     if i.opcode is Op.CUSTOM_CALL:
         return str(i.get("custom_call_target"))
     if i.opcode in _LIBRARIES:
@@ -39,13 +41,16 @@ _HOST = frozenset({Op.SEND, Op.SEND_DONE, Op.RECV, Op.RECV_DONE, Op.SCAN})
 
 
 def is_kernel(fusion: HloInstruction) -> bool:
-    """Whether a fusion can be one kernel: every instruction in it has an elemental rule, but for the root, which may have an emitter."""
+    """Whether a fusion can be one kernel.
+
+    Every instruction needs an elemental rule, except the root, which may have an emitter.
+    """
     target = fusion.fused_computation
     return all(_is_inlinable(i) or (i is target.root and i.opcode in ROOTS) for i in target)
 
 
 def is_inlinable(c: HloComputation) -> bool:
-    """Whether every instruction of a computation has an elemental rule, and so on in what it calls."""
+    """Whether every instruction of a computation, and of those it calls, has an elemental rule."""
     return all(_is_inlinable(i) for i in c)
 
 
@@ -56,7 +61,11 @@ def _is_inlinable(i: HloInstruction) -> bool:
 
 
 class GpuPolicy:
-    """See buffers.buffer_assignment.Policy: threads run in any order, so a kernel may write an element over an operand's only where nothing else is computed of that."""
+    """See buffers.buffer_assignment.Policy.
+
+    Threads run in any order, so a kernel may overwrite an operand's element only if nothing else
+    depends on it.
+    """
 
     def can_share(self, instruction: HloInstruction, operand: int, operand_leaf: Leaf, leaf: Leaf) -> bool:
         if instruction.opcode is Op.FUSION:
@@ -83,16 +92,19 @@ class GpuPolicy:
 
 
 _IN_PLACE = frozenset({Op.DYNAMIC_UPDATE_SLICE, Op.SCATTER, Op.SORT})
-"""Opcodes whose kernels overwrite the operand with the number of the result; for a sort each one."""
+"""Opcodes whose kernels overwrite operand n with result n; a sort overwrites all."""
 
 
 def _written(root: HloInstruction, leaf: Leaf) -> int:
-    """The operand that the result at a leaf is written over."""
+    """Return the operand that the result at a leaf overwrites."""
     return leaf[0] if leaf else 0
 
 
 def _reads_in_place(root: HloInstruction, leaf: Leaf, parameter: HloInstruction, parameter_leaf: Leaf) -> bool:
-    """Whether the loop kernel of a fusion reads a parameter only for the same element of its results, which all have one shape."""
+    """Whether a fusion's loop kernel reads a parameter only for the same element of its results.
+
+    All results must have one shape.
+    """
     first = subshape(root.shape, leaf)
     if not isinstance(first, ArrayShape) or not same_order(array_of(parameter, parameter_leaf), first):
         return False
@@ -102,7 +114,7 @@ def _reads_in_place(root: HloInstruction, leaf: Leaf, parameter: HloInstruction,
 
 
 def _reads_same_index(root: HloInstruction, parameter: HloInstruction, shape: ArrayShape) -> bool:
-    """Whether every way from the root to a parameter goes through instructions whose elements come from elements at the same index."""
+    """Whether every path from the root to a parameter preserves the element's index."""
     seen: set[HloInstruction] = set()
     stack, reads_elsewhere = [root], set[HloInstruction]()
     while stack:
@@ -119,5 +131,5 @@ def _reads_same_index(root: HloInstruction, parameter: HloInstruction, shape: Ar
 
 
 def _selects(i: HloInstruction) -> bool:
-    """Whether an instruction is a select or clamp, whose scalar operands are read at every index."""
+    """Whether it is a select or clamp, whose scalar operands are read at every index."""
     return i.opcode in (Op.SELECT, Op.CLAMP)

@@ -1,4 +1,4 @@
-"""The program of a module on a GPU: memory, kernels, and the launch sequence that the host goes through."""
+"""The program of a module on a GPU: memory, kernels, and the host's launch sequence."""
 
 from __future__ import annotations
 
@@ -36,7 +36,14 @@ _NO_CODE = frozenset({Op.PARAMETER, Op.CONSTANT, Op.TUPLE, Op.GET_TUPLE_ELEMENT,
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """A block of device memory: `kind` is "parameter", "output", "constant" or "temp"; `number` counts the leaves of parameters, or of the result; `data` are a constant's bytes."""
+    """A block of device memory.
+
+    Attributes:
+        kind: "parameter", "output", "constant" or "temp".
+        size: its bytes.
+        number: the leaf's number among those of the parameters, or of the result.
+        data: a constant's bytes.
+    """
 
     kind: str
     size: int
@@ -46,7 +53,7 @@ class DeviceMemory:
 
 @dataclass(frozen=True)
 class LaunchProgram:
-    """What a module becomes: its memory by number, and the launch sequence over it."""
+    """A compiled program: its memories by number, and the launch sequence."""
 
     name: str
     target: GpuTarget
@@ -55,7 +62,7 @@ class LaunchProgram:
 
     @property
     def outputs(self) -> list[int]:
-        """The numbers of the memories of the results, leaf after leaf."""
+        """The numbers of the result leaves' memories."""
         found = {m.number: n for n, m in enumerate(self.memories) if m.kind == "output" and m.number is not None}
         return [found[number] for number in sorted(found)]
 
@@ -68,11 +75,13 @@ class LaunchProgram:
 def emit_program(
     assignment: BufferAssignment, target: GpuTarget, line_of: dict[str, int] | None = None
 ) -> LaunchProgram:
-    """The kernels and launch sequence of a scheduled module with its buffers; `line_of` gives the line of each HLO instruction, for debug locations.
+    """Return the kernels and launch sequence of a scheduled module with its buffers.
+
+    `line_of` gives the line of each HLO instruction, for debug locations.
 
     Raises:
-        UnimplementedError: an instruction that the back end does not know; the message shows it.
-        UnplannedKernelError: an instruction whose kernel cannot be written as one.
+        UnimplementedError: the back end does not know an instruction; the message shows it.
+        UnplannedKernelError: an instruction cannot be written as one kernel.
     """
     writer = _Writer(assignment, target, line_of)
     writer.write()
@@ -165,11 +174,11 @@ class _Writer:
             raise
 
     def _leaves(self, instructions: Sequence[HloInstruction]) -> list[MemoryRange | None]:
-        """Where the arrays of instructions lie, leaf after leaf; None of a token."""
+        """Return the arrays of instructions, leaf by leaf; None for a token."""
         return [None if s.is_token else self.place(i, leaf) for i in instructions for leaf, s in i.shape.leaves()]
 
     def _inner(self, *computations: HloComputation, end: int | None = None) -> tuple[Launch, ...]:
-        """The sequence of computations, and of the copies at a position."""
+        """Return the launches of a computation, and of the copies at a position."""
         outer, self.sequence = self.sequence, []
         for c in computations:
             self._computation(c)
@@ -195,8 +204,9 @@ class _Writer:
         self.launch(Conditional(i, self.place(index), kind, branches))
 
     def _copies(self, position: int) -> None:
-        """Emit the copies at a position: first save what later copies overwrite, then copy
-        everything to its destination.
+        """Emit the copies at a position.
+
+        First save what later copies overwrite, then copy everything to its destination.
         """
         copies = self.assignment.copies.get(position, ())
         where: dict[LiveRange, MemoryRange] = {}

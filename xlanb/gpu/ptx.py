@@ -1,4 +1,4 @@
-"""LLVM IR of kernels to PTX, and PTX to machine code where NVIDIA's assembler (ptxas) is installed."""
+"""Compile LLVM IR of kernels to PTX, and PTX to machine code if NVIDIA's ptxas is installed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from xlanb.errors import CompilationError, MissingLibraryError
 from xlanb.gpu.target import GpuTarget
 
 LEVEL = 3
-"""LLVM's level for IR passes and code."""
+"""LLVM's optimization level for IR passes and code."""
 _PASSES = Passes(LEVEL, vectorize_loops=False, vectorize_slp=False, unroll=True)
 _WHEEL = ("nvidia", "cuda_nvcc", "bin", "ptxas")
 _USED = re.compile(r"Used (\d+) registers")
@@ -28,7 +28,7 @@ _ARCHITECTURE = re.compile(r"^\.target\s+(sm_\w+)", re.MULTILINE)
 
 @cache
 def _initialize() -> None:
-    """Have LLVM load its targets."""
+    """Initialize LLVM's targets."""
     c = llvm.library()
     for start in (
         c.InitializeAllTargetInfos,
@@ -40,20 +40,20 @@ def _initialize() -> None:
 
 
 def compile_ptx(text: str, target: GpuTarget) -> str:
-    """The PTX of a module of LLVM IR.
+    """Compile a module of LLVM IR to PTX.
 
     Raises:
-        CompilationError: LLVM refuses the IR.
+        CompilationError: LLVM rejects the IR.
     """
     _initialize()
     return translate(text, llvm.TargetModel(target, LEVEL), _PASSES, Form.ASSEMBLY).decode()
 
 
 def optimized_ir(text: str, target: GpuTarget) -> str:
-    """The IR after the passes that PTX is made of.
+    """Return the optimized IR that PTX is generated from.
 
     Raises:
-        CompilationError: LLVM refuses the IR.
+        CompilationError: LLVM rejects the IR.
     """
     _initialize()
     return translate(text, llvm.TargetModel(target, LEVEL), _PASSES, Form.IR).decode()
@@ -61,7 +61,7 @@ def optimized_ir(text: str, target: GpuTarget) -> str:
 
 @dataclass(frozen=True)
 class PtxasOutput:
-    """What ptxas made of a kernel: machine code (cubin), and what a thread of it takes."""
+    """ptxas' output for a kernel: machine code (cubin), and a thread's resource use."""
 
     cubin: bytes
     registers: int
@@ -72,18 +72,21 @@ class PtxasOutput:
 
 @cache
 def find_ptxas() -> str | None:
-    """The assembler's path: of the wheel nvidia-cuda-nvcc in this Python's packages, or on the PATH; None where there is none."""
+    """Return the path of ptxas, or None.
+
+    Looks for the wheel nvidia-cuda-nvcc in this Python's packages, then on the PATH.
+    """
     places = [Path(p).joinpath(*_WHEEL) for p in sys.path if p.endswith("site-packages")]
     return next((str(p) for p in places if p.is_file()), None) or shutil.which("ptxas")
 
 
 @cache
 def assemble(text: str) -> PtxasOutput:
-    """Machine code of PTX.
+    """Assemble PTX to machine code.
 
     Raises:
         MissingLibraryError: there is no ptxas.
-        CompilationError: ptxas refuses the text.
+        CompilationError: ptxas rejects the text.
     """
     ptxas = find_ptxas()
     if ptxas is None:

@@ -1,4 +1,6 @@
-"""Which reductions get the emitters for rows and columns (xla/service/gpu/reduction_utils.cc), and how large they are.
+"""Which reductions get the row and column emitters, and their sizes.
+
+Follows xla/service/gpu/reduction_utils.cc.
 
 reduce(f32[8,512,64]), dimensions={2}      a row reduction: 4096 rows of 64
 reduce(f32[8,512,64]), dimensions={1}      a column reduction: 8 times 512 rows of 64 columns
@@ -27,7 +29,7 @@ _COLUMN_TILE: Final = 128
 class ReductionDimensions:
     """A reduction over three dimensions, major to minor.
 
-    A row reduction keeps the middle one, a column reduction reduces it alone.
+    A row reduction keeps the middle one; a column reduction reduces only it.
     """
 
     is_row: bool
@@ -35,7 +37,7 @@ class ReductionDimensions:
 
     @property
     def race_free_bound(self) -> int:
-        """The elements that one block reduces without atomics."""
+        """The number of elements that one block reduces without atomics."""
         return MIN_THREADS_ROW_REDUCTION * _ROW_TILE if self.is_row else WARP_SIZE * _COLUMN_TILE
 
     @property
@@ -47,7 +49,7 @@ class ReductionDimensions:
 
     @property
     def is_faster_than_elemental(self) -> bool:
-        """Whether the emitter of rows or columns beats a loop in each thread."""
+        """Whether the row or column emitter beats a loop in each thread."""
         _, middle, minor = self.dimensions
         if self.is_row:
             return minor >= WARP_SIZE or (minor > 0 and WARP_SIZE % minor == 0)
@@ -60,7 +62,7 @@ class ReductionDimensions:
 
 
 def dimensions_of(reduce: HloInstruction) -> ReductionDimensions:
-    """The kind of a reduction whose reduced or kept dimensions lie together in memory (see `are_consecutive`)."""
+    """Return a reduction's kind; its reduced or kept dimensions must be contiguous in memory."""
     shape = reduce.operands[0].array_shape
     reduced = set(reduce.dimensions)
     kept = [d for d in range(shape.rank) if d not in reduced]
@@ -82,7 +84,7 @@ def dimensions_of(reduce: HloInstruction) -> ReductionDimensions:
 
 
 def is_reduction_of_rows_or_columns(i: HloInstruction) -> bool:
-    """Whether the emitter of rows or columns takes it (IsReductionFromOrToContiguousDimensions)."""
+    """Whether the row or column emitter applies (IsReductionFromOrToContiguousDimensions)."""
     if i.opcode is not O.REDUCE:
         return False
     shape = i.operands[0].array_shape
@@ -92,21 +94,24 @@ def is_reduction_of_rows_or_columns(i: HloInstruction) -> bool:
 
 
 def is_real_reduction_hero(root: HloInstruction, hero: HloInstruction) -> bool:
-    """Whether the hero of a root makes the kernel a reduction: where it is not the root itself it must need no atomics."""
+    """Whether a root's hero makes the kernel a reduction.
+
+    If the hero is not the root, it must need no atomics.
+    """
     if not is_reduction_of_rows_or_columns(hero):
         return False
     return root is hero or dimensions_of(hero).is_race_free
 
 
 def are_consecutive(shape: ArrayShape, dimensions: Iterable[int]) -> bool:
-    """Whether dimensions follow each other in memory, in any order (LayoutUtil::AreDimensionsConsecutive)."""
+    """Whether dimensions are contiguous in memory, in any order (AreDimensionsConsecutive)."""
     place = {d: n for n, d in enumerate(shape.minor_to_major)}
     places = sorted(place[d] for d in dimensions)
     return not places or places[-1] - places[0] == len(places) - 1
 
 
 def _around(shape: ArrayShape, dimensions: Iterable[int]) -> tuple[int, int, int]:
-    """The sizes of what is more major than some consecutive dimensions, of these, and of what is more minor."""
+    """Return the sizes of what is more major than contiguous dimensions, of these, and minor."""
     place = {d: n for n, d in enumerate(shape.minor_to_major)}
     places = [place[d] for d in dimensions]
     sizes = [shape.dimensions[d] for d in shape.minor_to_major]

@@ -1,10 +1,9 @@
-"""How long one launch takes on a GPU, by a roofline.
+"""Estimate how long one launch takes on a GPU, by a roofline.
 
-What it moves at the memory's speed, what it computes at that of its units.
-
-A model of few words, for comparison and not for prediction: all bytes go to memory, of which no
-cache saves any; what is read again and again comes from the cache; multiprocessors without a block
-do nothing; and with few threads in flight the memory's latency is not hidden.
+Data moves at the memory's speed, and computation runs at that of the units. This is a simple model
+to compare launches, not to predict their time: all bytes go to memory once, repeated reads come
+from the cache, multiprocessors without a block are idle, and few threads in flight do not hide the
+memory's latency.
 """
 
 from __future__ import annotations
@@ -28,12 +27,11 @@ _LIBRARY_BLOCKS = 1 << 30  # a library's call is taken to fill the device
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds of one launch, and what decides them.
+    """The seconds of one launch, and the bottleneck.
 
-    "memory", "compute", "cache" (operands that are read once for each tile), "occupancy" (too few
-    threads to keep the memory busy), "launch" or "network".
-
-    `memory` and `compute` are the seconds that each would take by itself.
+    The bottleneck is "memory", "compute", "cache" (operands that are read once per tile),
+    "occupancy" (too few threads to keep the memory busy), "launch" or "network". `memory` and
+    `compute` are the seconds that each would take by itself.
     """
 
     seconds: float
@@ -46,7 +44,7 @@ class Estimate:
 
 
 def duration(seconds: float) -> str:
-    """A time for people: "12.5 us", "1.54 ms"."""
+    """Format a time: "12.5 us", "1.54 ms"."""
     return f"{seconds * 1e6:.3g} us" if seconds < 999.5e-6 else f"{seconds * 1e3:.3g} ms"
 
 
@@ -59,11 +57,11 @@ def estimate(
     unit: str = "",
     cache_bytes: float = 0.0,
 ) -> Estimate:
-    """The time of one launch of `blocks` of `threads`, with the occupancy that it has.
+    """Estimate the time of one launch of `blocks` of `threads`, with its occupancy.
 
-    `unit` is the dtype that its tensor cores multiply ("tf32", "bf16"), "" where it computes in
-    ordinary units. Of a library's call the launch is not known: `blocks` is 0. `cache_bytes` are
-    what all blocks together read of their operands, where that is more than the operands.
+    `unit` is the dtype that tensor cores multiply ("tf32", "bf16"), or "" for ordinary units.
+    `blocks` is 0 for a library call, whose launch is not known. `cache_bytes` are what all blocks
+    together read of their operands, if that exceeds the operands.
     """
     if work.network_bytes:
         return _collective(device, work)
@@ -91,7 +89,7 @@ def estimate(
 
 
 def _rate(device: GpuDevice, dtype: str, unit: str, *, library: bool) -> float:
-    """Operations a second: of the tensor cores where they work, else of the ordinary units."""
+    """Return operations per second: of the tensor cores if used, else of ordinary units."""
     if unit or library:
         return device.flops(unit or dtype)
     fma = device.architecture.fma
@@ -107,7 +105,7 @@ def _threads_in_flight(device: GpuDevice, blocks: int, threads: int, held: Occup
 
 
 def _collective(device: GpuDevice, work: KernelCost) -> Estimate:
-    """The bytes that a device sends, over all of its links."""
+    """Estimate a collective, from the bytes that a device sends over all of its links."""
     link = next((rate for below, rate in _LINK if device.architecture.capability[0] < below), _LATEST_LINK)
     seconds = work.network_bytes / (max(device.links, 1) * link)
     return Estimate(LAUNCH_SECONDS + seconds, "network" if seconds > LAUNCH_SECONDS else "launch")

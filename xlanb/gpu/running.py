@@ -1,4 +1,4 @@
-"""Execute a launch sequence, as the host does: on a device, or on the emulator."""
+"""Run a launch sequence, as the host does: on a device or on the emulator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xlanb.shape import PrimitiveType
 
 
 class Machine(Protocol):
-    """What has the memory of a run."""
+    """Holds a run's memory and runs launches on it."""
 
     def launch(self, kernel: KernelLaunch) -> None:
         """Run a kernel."""
@@ -19,17 +19,17 @@ class Machine(Protocol):
         """Copy bytes."""
 
     def fill(self, target: MemoryRange, byte: int) -> None:
-        """Set all bytes of a place."""
+        """Set all bytes of a memory range."""
 
     def call(self, call: LibraryCall) -> None:
-        """Have a library compute an instruction."""
+        """Compute an instruction by a library."""
 
     def read(self, place: MemoryRange) -> bytes:
-        """The bytes of a place, when all before is done."""
+        """Return a memory range's bytes, after all earlier launches are done."""
 
 
 def run(launches: Sequence[Launch], machine: Machine) -> None:
-    """Do what a launch sequence says, in order; the host reads conditions and indices between."""
+    """Run a launch sequence in order; the host reads conditions and indices as needed."""
     for launch in launches:
         if isinstance(launch, KernelLaunch):
             machine.launch(launch)
@@ -49,7 +49,7 @@ def run(launches: Sequence[Launch], machine: Machine) -> None:
 
 
 def _branch(launch: Conditional, index: bytes) -> int:
-    """The number of the branch: of a pred true is the first, and a number out of range takes the last."""
+    """Return the branch number: true of a pred is the first, an out-of-range number the last."""
     if launch.type is PrimitiveType.PRED:
         return 0 if index[0] else 1
     number, last = int.from_bytes(index[:4], "little", signed=True), len(launch.branches) - 1

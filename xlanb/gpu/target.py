@@ -1,4 +1,4 @@
-"""An NVIDIA GPU as code generation sees it: LLVM's NVPTX target for a device."""
+"""An NVIDIA GPU as a code generation target: LLVM's NVPTX target for a device."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ _PTX_VERSIONS = (((12, 0), 87), ((10, 3), 88), ((10, 0), 86), ((9, 0), 80), ((0,
 
 @dataclass(frozen=True)
 class GpuTarget:
-    """What emitters ask of the machine (see codegen.module.Target), for a device: one thread's code is scalar, and has no C library.
+    """A device as an emitter's target (see codegen.module.Target).
+
+    One thread's code is scalar, and has no C library.
 
     Raises:
-        CompilationError: the device is none of NVIDIA's.
+        CompilationError: the device is not NVIDIA's.
     """
 
     device: GpuDevice
@@ -42,16 +44,16 @@ class GpuTarget:
 
     @property
     def cpu(self) -> str:
-        """The architecture that code is made for ("sm_80")."""
+        """The target architecture ("sm_80")."""
         return self.device.architecture.name
 
     @cached_property
     def features(self) -> str:
-        """The version of PTX, as LLVM names it."""
+        """The PTX version, as LLVM names it."""
         capability = self.device.architecture.capability
         return f"+ptx{next(version for least, version in _PTX_VERSIONS if capability >= least)}"
 
     @property
     def costs(self) -> Costs:
-        """What emitters shared with other back ends weigh."""
+        """Costs that shared emitters use."""
         return COMMON

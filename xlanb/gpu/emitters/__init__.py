@@ -1,1 +1,1 @@
-"""Kernels of the GPU back end: what is planned and written for an instruction or fusion, by its kind."""
+"""Emitters of the GPU back end: plan and write kernels, by kind of instruction or fusion."""

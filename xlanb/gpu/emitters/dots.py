@@ -1,10 +1,13 @@
-"""Matrix products and convolutions: tiles of both operands in shared memory, a tile of the result in the registers of a block's threads.
+"""Tiled dots and convolutions: operand tiles in shared memory, result tiles in registers.
 
-    for each step of the depth     all threads load a tile of A and one of B, computing what is fused into the operands; then each adds products to its results
-    at the end                     the tile of results goes to shared memory, from where threads take consecutive elements and compute what is fused behind the product
+    for each depth step    all threads load a tile of A and one of B, computing what is fused into
+                           the operands; then each adds products to its results
+    at the end             the result tile goes to shared memory; threads read consecutive elements
+                           and compute what is fused after the product
 
-Products of f16 and bf16 are done by tensor cores where the device has them for these types (see tensor_cores.py); others by each thread, 4 x 4 results of its own. The products of a step are then
-summed by themselves and added to the total: the error grows with the number of steps, not of products.
+Tensor cores multiply f16 and bf16 if the device has them for these types (see tensor_cores.py).
+Otherwise each thread computes 4 x 4 results. The products of a step are summed separately and then
+added to the total, so the error grows with the number of steps, not of products.
 """
 
 from __future__ import annotations
@@ -38,7 +41,10 @@ _STEP = 16
 _OWN = 4
 """Rows and columns of the result computed by one thread."""
 _PADDING = 4
-"""Elements between the rows of a tile: four consecutive ones of a row are loaded at once, and rows begin in different banks."""
+"""Elements of padding between a tile's rows.
+
+Four consecutive elements of a row are loaded at once, and rows begin in different banks.
+"""
 _UNROLLED = 4
 """The unroll factor of the depth loop."""
 
@@ -52,13 +58,13 @@ def _is_hero(i: HloInstruction) -> bool:
 
 
 def _hero(root: HloInstruction) -> HloInstruction | None:
-    """The dot or convolution that all results are computed of."""
+    """Return the dot or convolution that all results depend on."""
     found = {hero_of(r, _is_hero) for r in roots_of(root)}
     return found.pop() if len(found) == 1 else None
 
 
 def fits(i: HloInstruction, root: HloInstruction) -> bool:
-    """Whether an instruction is a dot or convolution, or a fusion computed of one, that is worth tiles."""
+    """Whether an instruction is a dot or convolution worth tiling, or a fusion of one."""
     hero = _hero(root)
     if hero is None or (i is root and hero is not root):  # what other instructions compute is in memory
         return False
@@ -86,7 +92,7 @@ def emit_dot(lowering: Lowering) -> None:
 
 
 def _emit_by_threads(lowering: Lowering, hero: HloInstruction, matrices: Matrices) -> None:
-    """Each thread does the products of 4 x 4 results."""
+    """Compute 4 x 4 results in each thread."""
     t = accumulator_type(array_of(hero).element_type)
     _, rows, columns, _ = matrices.sizes
     most = 64 if t.byte_size <= 4 else 32
@@ -109,13 +115,13 @@ def _emit_by_threads(lowering: Lowering, hero: HloInstruction, matrices: Matrice
 
 
 def _sum_by_threads(k: GpuKernelFunction, tiles: _Tiles, t: PrimitiveType) -> tuple[list[Element], Ix, Ix]:
-    """(this thread's results, row after row; its first row and column in the tile)."""
+    """Return this thread's results, row by row, and its first row and column in the tile."""
     f, across, count = k.f, tiles.width // _OWN, _OWN * _OWN
     row, column = f.mul(f.div(k.thread, across), _OWN), f.mul(f.rem(k.thread, across), _OWN)
     a, b = (k.shared_array(t, _STEP * (size + _PADDING)) for size in (tiles.height, tiles.width))
 
     def place(size: int) -> Callable[[Ix, Ix], Ix]:
-        """Where an element of a tile is: the depth is the slower dimension."""
+        """Return where a tile's element is stored; depth is the slower dimension."""
         return lambda step, at: f.add(f.mul(step, size + _PADDING), at)
 
     at_a, at_b = place(tiles.height), place(tiles.width)
@@ -138,7 +144,7 @@ def _sum_by_threads(k: GpuKernelFunction, tiles: _Tiles, t: PrimitiveType) -> tu
 
 
 def _load_own(t: PrimitiveType, memory: Value, at: Ix) -> list[Element]:
-    """The elements of a row of a tile that a thread needs, at once."""
+    """Load at once the elements of a tile row that a thread needs."""
     f = memory.function
     if t.is_complex:
         return [load(t, memory, f.add(at, n)) for n in range(_OWN)]
@@ -149,7 +155,7 @@ def _load_own(t: PrimitiveType, memory: Value, at: Ix) -> list[Element]:
 
 
 def _emit_by_tensor_cores(lowering: Lowering, hero: HloInstruction, matrices: Matrices, t: PrimitiveType) -> None:
-    """Each warp does the products of 32 x 32 results by mma.sync."""
+    """Compute 32 x 32 results in each warp by mma.sync."""
     _, rows, columns, _ = matrices.sizes
     side, step = WarpTile.SIDE, WarpTile.DEPTH
     height, width = _tile(rows, side, 2 * side), _tile(columns, side, 2 * side)
@@ -171,7 +177,7 @@ def _emit_by_tensor_cores(lowering: Lowering, hero: HloInstruction, matrices: Ma
 
 
 class _Tiles:
-    """The tiles of a product, `height` x `width` results to a block, and what is fused around it."""
+    """The tiles of a product, `height` x `width` results per block, and what is fused around it."""
 
     def __init__(self, hero: HloInstruction, matrices: Matrices, height: int, width: int, threads: int) -> None:
         self.hero, self.matrices = hero, matrices
@@ -185,7 +191,7 @@ class _Tiles:
         return self.batch * self.down * self.across
 
     def begin(self, k: GpuKernelFunction) -> None:
-        """Find the block's tile."""
+        """Compute which tile the block has."""
         f, each = k.f, self.down * self.across
         tile, self.number = f.rem(k.block, each), f.div(k.block, each)
         self.top = f.mul(f.div(tile, self.across), self.height)
@@ -204,7 +210,10 @@ class _Tiles:
         *,
         is_left: bool,
     ) -> None:
-        """All threads fill a tile of an operand in type t, zeros beyond its ends; consecutive threads take consecutive elements of its memory."""
+        """Fill a tile of an operand in type t by all threads, with zeros beyond the operand's ends.
+
+        Consecutive threads read consecutive elements of the operand's memory.
+        """
         f = k.f
         operand = self.hero.operands[0 if is_left else 1]
         shape = array_of(operand)
@@ -239,7 +248,10 @@ class _Tiles:
                     store(t, memory, place(x, y), value)
 
     def _together(self, operand: HloInstruction, fast: int, total: int, *, is_left: bool) -> int:
-        """How many consecutive elements of an operand a thread loads at once: 16 bytes, where their runs and the tile are multiples of that."""
+        """Return how many consecutive operand elements a thread loads at once.
+
+        16 bytes if the operand's runs and the tile are multiples of that; otherwise fewer.
+        """
         count = max(1, 16 // max(1, array_of(operand).element_type.byte_size))
         run = self.matrices.run(is_left=is_left)
         while count > 1 and (run % count or fast % count or total < count * self.threads):
@@ -249,7 +261,11 @@ class _Tiles:
     # -- results --------------------------------------------------------------------------------------------------
 
     def store(self, k: GpuKernelFunction, t: PrimitiveType, spill: Callable[[Value], None]) -> None:
-        """`spill(memory)` writes this thread's results, of type t, to their places in the tile; then consecutive threads have consecutive results."""
+        """Store the tile's results in memory order.
+
+        `spill(memory)` writes this thread's results, of type t, to their places in the tile.
+        Consecutive threads then store consecutive results.
+        """
         f = k.f
         memory = k.shared_array(t, self.height * self.width)
         spill(memory)
@@ -266,7 +282,7 @@ class _Tiles:
                 self._result(k, t, load(t, memory, f.add(f.mul(y, self.width), x)), down, across)
 
     def _result(self, k: GpuKernelFunction, t: PrimitiveType, value: Element, down: Ix, across: Ix) -> None:
-        """Compute what is fused behind an element of the product, and store it."""
+        """Compute what is fused after an element of the product, and store it."""
         made = arithmetic.convert(k.f, t, array_of(self.hero).element_type, value)
         k.e.bindings[self.hero] = {(): lambda _: made}  # type: ignore[index]
         multi = self.matrices.result(k.f, self.number, down, across)
@@ -276,17 +292,17 @@ class _Tiles:
 
 
 def _within(k: GpuKernelFunction, at: Ix, most: int, size: int) -> Value:
-    """i1: whether a place of a tile of some size lies in a matrix."""
+    """Return an i1: whether a position in tiles of this size is inside the matrix."""
     return k.f.const(I1, True) if most % size == 0 else k.f.within(at, 0, most)
 
 
 def _plus(a: Value, b: Value) -> Value:
-    """The sum of two partial sums; of predicates whether either holds."""
+    """Return the sum of two partial sums; for predicates, their or."""
     return a | b if a.type is I1 else a + b
 
 
 def _tile(size: int, least: int, most: int) -> int:
-    """The side of a tile for a matrix of some size."""
+    """Return the tile side for a matrix dimension."""
     made = least
     while made < size and made < most:
         made *= 2

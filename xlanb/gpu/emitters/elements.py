@@ -1,4 +1,7 @@
-"""The elemental rules of GPU kernels: those that all targets share, and folds that one thread does by itself: reductions, windows, dots and convolutions."""
+"""Elemental rules of GPU kernels: the shared ones, and folds that one thread computes alone.
+
+The folds are reductions, windows, dots and convolutions.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ from xlanb.hlo.opcode import HloOpcode as Op
 
 
 def _reduce(e: Elemental, i: HloInstruction, x: Index) -> Element | Sequence[Element]:
-    """One result of a reduction: a loop over the reduced dimensions, in the order of the operand's memory."""
+    """Compute one result of a reduction.
+
+    Loops over the reduced dimensions in the operand's memory order.
+    """
     count = len(i.operands) // 2
     inputs, initial = i.operands[:count], i.operands[count:]
     source = array_of(inputs[0])
@@ -38,7 +44,10 @@ def _reduce(e: Elemental, i: HloInstruction, x: Index) -> Element | Sequence[Ele
 
 
 def _reduce_window(e: Elemental, i: HloInstruction, x: Index) -> Element | Sequence[Element]:
-    """One result of a reduce-window: the window's elements in row-major order, without those in the padding and in the holes of a dilated base."""
+    """Compute one result of a reduce-window.
+
+    Visits the window's elements in row-major order, except padding and holes of base dilation.
+    """
     count = len(i.operands) // 2
     inputs, initial = i.operands[:count], i.operands[count:]
     window, multi, sizes = i.window.dimensions, x.multi(e.f), array_of(inputs[0]).dimensions

@@ -1,4 +1,4 @@
-"""The hero of a fusion: the one instruction whose result at an index everything else is computed of at that index."""
+"""The hero of a fusion: the instruction that all results depend on, at the same index only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _SAME_PLACE = frozenset({Op.GET_TUPLE_ELEMENT, Op.BITCAST})
 
 
 def hero_of(root: HloInstruction, is_hero: Callable[[HloInstruction], bool]) -> HloInstruction | None:
-    """The hero of a root, reached from it through elementwise instructions and bitcasts and in no other way; None where there is none, or several."""
+    """Return the hero of a root, or None if there is none or several.
+
+    It must be reachable only through elementwise instructions and bitcasts.
+    """
     found: set[HloInstruction] = set()
     elsewhere: set[HloInstruction] = set()
     stack, seen = [root], set[HloInstruction]()
@@ -38,7 +41,7 @@ def hero_of(root: HloInstruction, is_hero: Callable[[HloInstruction], bool]) -> 
 
 
 def reached(start: Collection[HloInstruction]) -> set[HloInstruction]:
-    """Instructions that some need, these included."""
+    """Return the instructions that these depend on, and these."""
     seen: set[HloInstruction] = set()
     stack = list(start)
     while stack:
@@ -50,12 +53,12 @@ def reached(start: Collection[HloInstruction]) -> set[HloInstruction]:
 
 
 def roots_of(root: HloInstruction) -> tuple[HloInstruction, ...]:
-    """What a root gives, array by array."""
+    """Return the root's results, array by array."""
     return tuple(root.operands) if root.opcode is Op.TUPLE else (root,)
 
 
 def index_for(k: GpuKernelFunction, shape: ArrayShape, hero: HloInstruction, multi: list[Ix]) -> Index:
-    """The index of a result of some shape, of as many elements, where the hero's result is at `multi`."""
+    """Return the index in a shape with equally many elements for the hero's result at `multi`."""
     own = array_of(hero, (0,) if hero.shape.is_tuple else ())
     if shape.dimensions == own.dimensions:
         return Index(shape, multi)

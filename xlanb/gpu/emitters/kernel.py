@@ -1,4 +1,8 @@
-"""A kernel that is being written: the LLVM function that each thread runs, with its number, shared memory, barriers and shuffles; and the lowering of an instruction to one or several of them."""
+"""Write one kernel: the LLVM function that each thread runs.
+
+Provides thread numbers, shared memory, barriers and shuffles, and the lowering of an instruction to
+one or several kernels.
+"""
 
 from __future__ import annotations
 
@@ -30,35 +34,37 @@ MOST_THREADS = 1024
 MOST_BLOCKS = (1 << 31) - 1
 """The maximum number of blocks of a grid, in its first dimension."""
 EXTERNAL_BYTES = 1024
-"""Larger constants are in the program's memory; smaller ones are in the kernel's module."""
+"""Larger constants are program memory; smaller ones are in the kernel's module."""
 
 
 class Memories(Protocol):
-    """What a lowering asks of the program that it is part of."""
+    """What a lowering needs of its program."""
 
     target: GpuTarget
     line_of: dict[str, int] | None
 
     def place(self, i: HloInstruction, leaf: Leaf = ()) -> MemoryRange:
-        """Where the array at a leaf of an instruction's result lies."""
+        """Return the memory of the array at a leaf of an instruction's result."""
 
     def scratch(self, i: HloInstruction) -> MemoryRange | None:
-        """Where an instruction's scratch memory lies."""
+        """Return an instruction's scratch memory."""
 
     def constant(self, i: HloInstruction) -> MemoryRange:
-        """Where a constant lies that is memory of the program."""
+        """Return the program memory of a large constant."""
 
     def unique(self, name: str) -> str:
-        """A name that no other kernel of the program has."""
+        """Return a kernel name that is unique in the program."""
 
     def launch(self, launch: Launch) -> None:
         """Append to the launch sequence."""
 
 
 class GpuKernelFunction:
-    """A kernel's function while it is written.
+    """A kernel's function being written.
 
-    `f` writes it, `e` its elements; `thread` and `block` are the numbers of this thread in its block and of its block in the grid, as indices. All blocks are of `threads` threads in one dimension.
+    `f` writes it, `e` computes its elements. `thread` and `block` are this thread's number in its
+    block and the block's number in the grid, as indices. All blocks have `threads` threads in one
+    dimension.
     """
 
     def __init__(self, lowering: Lowering, name: str, blocks: int, threads: int) -> None:
@@ -79,7 +85,7 @@ class GpuKernelFunction:
         self.e = Elemental(self.f, lowering.bindings(self), self.constant, rules=RULES)
 
     def _number(self, register_: str, count: int) -> Ix:
-        """A special register, as an index below `count`."""
+        """Read a special register as an index below `count`."""
         if count == 1:
             return 0
         name = f"llvm.nvvm.read.ptx.sreg.{register_}.x"
@@ -89,31 +95,34 @@ class GpuKernelFunction:
 
     @property
     def index(self) -> Ix:
-        """The number of this thread among all threads of the grid."""
+        """This thread's number in the grid."""
         return self.f.add(self.f.mul(self.block, self.threads), self.thread)
 
     # -- memory -------------------------------------------------------------------------------------------------
 
     def pointer(self, place: MemoryRange, *, written: bool = False) -> Value:
-        """The address of a place, which becomes a parameter; one for both where a result lies in an operand's place."""
+        """Return a pointer parameter for a memory range.
+
+        A result that reuses an operand's memory shares its parameter.
+        """
         if written:
             self._written.add(place)
         return Value(self.f, PTR, f"%{self._places.setdefault(place, f'p{len(self._places)}')}")
 
     def array(self, i: HloInstruction, leaf: Leaf = (), *, written: bool = False) -> IrArray:
-        """The array in memory at a leaf of an instruction's result."""
+        """Return the array at a leaf of an instruction's result."""
         return IrArray(self.pointer(self.lowering.program.place(i, leaf), written=written), array_of(i, leaf))
 
     def output(self, leaf: Leaf = ()) -> IrArray:
-        """The result at a leaf of the instruction, to be written."""
+        """Return the array to write for a leaf of the result."""
         return self.array(self.lowering.instruction, leaf, written=True)
 
     def outputs(self) -> dict[Leaf, IrArray]:
-        """All results."""
+        """Return all result arrays."""
         return {leaf: self.output(leaf) for leaf in self.lowering.leaves}
 
     def constant(self, i: HloInstruction) -> IrArray:
-        """The array of a constant: a global of the module, or memory of the program where it is large."""
+        """Return a constant's array: a global of the module, or program memory if it is large."""
         known = self._constants.get(i.literal)
         if known is None:
             known = self._constants[i.literal] = IrArray(self._constant_pointer(i), array_of(i))
@@ -130,7 +139,7 @@ class GpuKernelFunction:
         return self.f.symbol(name)
 
     def shared(self, type_: Type, count: int) -> Value:
-        """The address of an array in the block's shared memory; what is in it at first is not known."""
+        """Allocate uninitialized shared memory of the block, and return its address."""
         name = f"shared{self._shared_arrays}"
         self._shared_arrays += 1
         at = -(-self.shared_bytes // 16) * 16
@@ -141,18 +150,18 @@ class GpuKernelFunction:
         return Value(self.f, PTR, f"%{name}")
 
     def shared_array(self, t: PrimitiveType, count: int) -> Value:
-        """The same for elements of a type as they lie in memory (see codegen.elements)."""
+        """Allocate shared memory for elements in their memory form (see codegen.elements)."""
         return self.shared(memory(t), count * (2 if t.is_complex else 1))
 
     # -- threads together ---------------------------------------------------------------------------------------
 
     def barrier(self) -> None:
-        """Wait for all threads of the block; what they wrote before can be read after."""
+        """Wait for all threads of the block; earlier writes are then visible."""
         self.waits = True
         self._call("void", "llvm.nvvm.barrier.cta.sync.aligned.all", "i32 0")
 
     def warp_barrier(self) -> None:
-        """The same for the threads of a warp."""
+        """Wait for the threads of the warp; earlier writes are then visible."""
         self.waits = True
         self._call("void", "llvm.nvvm.bar.warp.sync", "i32 -1")
 
@@ -163,9 +172,10 @@ class GpuKernelFunction:
         self.f.write(f"call {result} @{name}({given})")
 
     def shuffle(self, how: str, value: Value, lane: Value | int) -> Value:
-        """The value that another lane of the warp has; all lanes must arrive. `how`: "bfly" (lane xor), "down" (lane plus), "up" (lane minus), "idx" (that lane).
+        """Return the value of another lane of the warp; all lanes must arrive.
 
-        Beyond the warp's ends "down" and "up" give the lane's own value.
+        `how` is "bfly" (lane xor), "down" (lane plus), "up" (lane minus) or "idx" (that lane).
+        Beyond the warp's ends "down" and "up" return the lane's own value.
         """
         self.waits = True
         f, type_ = self.f, value.type
@@ -201,7 +211,7 @@ class GpuKernelFunction:
 
     @contextmanager
     def below(self, index: Ix, bound: int, most: int) -> Iterator[None]:
-        """What stands in the block is done where an index, which is below `most`, is below a bound."""
+        """Run the block only if an index below `most` is below a bound."""
         if most <= bound:
             yield
             return
@@ -209,7 +219,7 @@ class GpuKernelFunction:
             yield
 
     def each(self, count: int, body: Callable[[Ix], None]) -> None:
-        """`body(q)` for q = 0, ..., count - 1, by all threads of the grid, each as many rounds as it takes."""
+        """Call `body(q)` for q in [0, count), distributed over all threads of the grid."""
         total = self.blocks * self.threads
         rounds = -(-count // total)
         if rounds <= 1:
@@ -222,7 +232,7 @@ class GpuKernelFunction:
                 body(q)
 
     def finish(self) -> tuple[LaunchedCode, tuple[KernelArgument, ...]]:
-        """The code of the finished kernel, and its arguments."""
+        """Return the finished kernel's code and arguments."""
         parameters = [
             Parameter(PTR, name, self._promise(place, place in self._written)) for place, name in self._places.items()
         ]
@@ -232,14 +242,20 @@ class GpuKernelFunction:
 
     @staticmethod
     def _promise(place: MemoryRange, is_written: bool) -> str:
-        """The attributes of a parameter: memory of a program begins at multiples of 64 bytes, and places in it at multiples of 16."""
+        """Return a parameter's attributes.
+
+        Program memory is aligned to 64 bytes, and ranges within it to 16.
+        """
         access = "" if is_written else " readonly"
         size = f" dereferenceable({place.size})" if place.size else ""
         return f"noalias{access} noundef align 16{size}"
 
 
 class Lowering:
-    """The lowering of one instruction, or fusion, to kernels and copies: `root` is the instruction, or the fusion's root."""
+    """The lowering of one instruction or fusion to kernels and copies.
+
+    `root` is the instruction, or the fusion's root.
+    """
 
     def __init__(self, program: Memories, instruction: HloInstruction, emitter: str) -> None:
         self.program, self.instruction, self.emitter = program, instruction, emitter
@@ -249,11 +265,14 @@ class Lowering:
 
     @property
     def leaves(self) -> list[Leaf]:
-        """Where the result has arrays that are not empty."""
+        """The leaves with non-empty arrays."""
         return [leaf for leaf, s in self.instruction.shape.leaves() if not s.is_token and s.as_array().element_count]
 
     def bindings(self, k: GpuKernelFunction) -> dict[HloInstruction, Mapping[Leaf, Any]]:
-        """The arrays of the operands, by the instruction that stands for each in the code: a parameter of the fusion, or the operand."""
+        """Return the operands' arrays by the instruction that the code uses for each.
+
+        That is the fusion's parameter, or the operand.
+        """
         i = self.instruction
         targets = i.fused_computation.parameters if self.is_fusion else i.operands
         return {
@@ -263,7 +282,7 @@ class Lowering:
         }
 
     def operand_place(self, target: HloInstruction) -> MemoryRange | None:
-        """Where an operand of the root lies; None where it is computed in the fusion."""
+        """Return the memory of an operand of the root, or None if the fusion computes it."""
         i = self.instruction
         if not self.is_fusion:
             return self.program.place(target)
@@ -272,7 +291,7 @@ class Lowering:
         return self.program.place(i.operands[target.parameter_number])
 
     def scratch(self) -> MemoryRange | None:
-        """The instruction's scratch memory (see policy.GpuPolicy.scratch_bytes)."""
+        """Return the instruction's scratch memory (see policy.GpuPolicy.scratch_bytes)."""
         return self.program.scratch(self.instruction)
 
     @contextmanager
@@ -280,7 +299,7 @@ class Lowering:
         """Write a kernel and launch it.
 
         Raises:
-            CompilationError: more blocks than a grid can have.
+            CompilationError: it needs more blocks than a grid can have.
         """
         if blocks > MOST_BLOCKS:
             raise CompilationError(
@@ -300,18 +319,18 @@ class Lowering:
         )
 
     def copy(self, target: MemoryRange, source: MemoryRange) -> None:
-        """Copy between two places, unless they are one."""
+        """Copy between two memory ranges, unless they are the same."""
         if target != source and source.size:
             self.program.launch(CopyLaunch(target, source))
 
     def fill(self, target: MemoryRange, byte: int) -> None:
-        """Set all bytes of a place."""
+        """Set all bytes of a memory range."""
         if target.size:
             self.program.launch(Fill(target, byte))
 
 
 class _Arrays(dict[Leaf, Any]):
-    """The arrays of an operand by leaf: each becomes a parameter of the kernel when it is first read."""
+    """An operand's arrays by leaf; each becomes a kernel parameter when first read."""
 
     def __init__(self, k: GpuKernelFunction, operand: HloInstruction) -> None:
         super().__init__()
@@ -332,7 +351,7 @@ class _Arrays(dict[Leaf, Any]):
 
 
 def constant_bytes(i: HloInstruction) -> bytes:
-    """The bytes of a constant in the order of its layout; zeros where its values were elided from the text."""
+    """Return a constant's bytes in its layout; zeros if the text elided its values."""
     if i.literal.is_elided:
         return bytes(i.shape.byte_size)
     value = i.literal.array.transpose(tuple(reversed(array_of(i).minor_to_major)))

@@ -1,6 +1,7 @@
-"""Loop kernels: each thread computes some consecutive elements of the results, in the order in which they lie in memory.
+"""Loop kernels: each thread computes some consecutive elements of the results, in memory order.
 
-It is four elements where there are enough for all threads of the device anyway: LLVM then makes one load of 16 bytes of four, and one store.
+It computes four elements if that still keeps all threads of the device busy: LLVM then merges four
+loads into one of 16 bytes, and four stores too.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ _NOT_UNROLLED = frozenset(
         Op.REDUCE, Op.REDUCE_WINDOW, Op.REMAINDER, Op.SINE, Op.TAN,
     }
 )  # fmt: skip
-"""Opcodes whose elements have branches or loops: loads on both sides of those are not merged."""
+"""Opcodes with branches or loops per element, across which loads are not merged."""
 _Group = list[Leaf]
 
 
 def emit_loop(lowering: Lowering) -> None:
-    """Write and launch the loop kernel of an instruction or fusion: results of equal shape come out of one loop, the others one after the other."""
+    """Write and launch the loop kernel of an instruction or fusion.
+
+    Results of equal shape share a loop; the others follow one another.
+    """
     groups = group_leaves(lowering)
     lowering.emitter = "loop"
     if not groups:
@@ -50,7 +54,7 @@ def emit_loop(lowering: Lowering) -> None:
 
 
 def elements_of_a_thread(lowering: Lowering, shapes: Sequence[ArrayShape]) -> int:
-    """How many elements a thread computes."""
+    """Return how many elements a thread computes."""
     device = lowering.program.target.device
     enough = device.cores * device.architecture.threads_per_core
     if any(s.element_count % _UNROLLED or s.element_count // _UNROLLED < enough for s in shapes):
@@ -62,7 +66,7 @@ def elements_of_a_thread(lowering: Lowering, shapes: Sequence[ArrayShape]) -> in
 
 
 def _all(i: HloInstruction) -> Iterator[HloInstruction]:
-    """An instruction, and those of the computations that it calls."""
+    """Yield an instruction, and those of the computations that it calls."""
     yield i
     for c in i.called_computations:
         for j in c:
@@ -70,7 +74,10 @@ def _all(i: HloInstruction) -> Iterator[HloInstruction]:
 
 
 def _run(k: GpuKernelFunction, shape: ArrayShape, count: int) -> Iterator[Index]:
-    """The indices of a thread's elements: of a row whose length is a multiple of them all dimensions but one are the same."""
+    """Yield the indices of a thread's elements.
+
+    If the row length is a multiple of their count, they differ in one dimension only.
+    """
     f = k.f
     first = f.mul(k.index, count)
     fastest = order(shape)[0] if shape.rank else 0
@@ -95,7 +102,7 @@ def _store_run(k: GpuKernelFunction, leaves: Sequence[Leaf], indices: Sequence[I
 
 
 def group_leaves(lowering: Lowering) -> list[_Group]:
-    """The leaves of the results, those of equal shape and layout together."""
+    """Group the result leaves by equal shape and layout."""
     groups: list[_Group] = []
     for leaf in lowering.leaves:
         shape = array_of(lowering.instruction, leaf)
@@ -108,7 +115,10 @@ def group_leaves(lowering: Lowering) -> list[_Group]:
 
 
 def store_elements(k: GpuKernelFunction, leaves: Sequence[Leaf], index: Index) -> None:
-    """Compute the elements of some results at an index, then store them: a result may lie in the place of another's operand."""
+    """Compute all results at an index, then store them.
+
+    A result may reuse the memory of another's operand.
+    """
     arrays = [k.output(leaf) for leaf in leaves]
     values = [k.e.element(k.lowering.root, index, leaf) for leaf in leaves]
     for array, value in zip(arrays, values, strict=True):

@@ -1,7 +1,7 @@
-"""Dots and convolutions as matrix products: the elements of the operands and the result for a row,
-a column and a depth.
+"""Dots and convolutions as matrix products: operand and result elements by row, column and depth.
 
-A convolution's rows are the places of its result, its columns the output features, and its depth the places of the window with the input features of each; groups of features are products of their own.
+A convolution's rows are its result positions, its columns the output features, and its depth the
+window positions times input features. Feature groups are separate products.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from xlanb.hlo.opcode import HloOpcode as Op
 
 
 class Matrices(Protocol):
-    """A product of matrices of `rows` x `depth` and `depth` x `columns`, a `batch` of them."""
+    """A `batch` of products of `rows` x `depth` and `depth` x `columns` matrices."""
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
@@ -35,20 +35,26 @@ class Matrices(Protocol):
         """Whether consecutive elements of an operand's memory are consecutive in depth."""
 
     def is_by_column(self) -> bool:
-        """Whether consecutive elements of the result's memory are of consecutive rows."""
+        """Whether consecutive elements of the result's memory belong to consecutive rows."""
 
     def run(self, *, is_left: bool) -> int:
-        """How long the runs of places are, along the depth or else across it (see is_along_depth), whose elements exist together."""
+        """Return the length of runs of positions whose elements are all present or all padding.
+
+        The run is along the depth, or across it (see is_along_depth).
+        """
 
     def operand(self, f: Function, batch: Ix, place: Ix, depth: Ix, *, is_left: bool) -> tuple[Value, list[Ix]]:
-        """(i1: is there such an element, its index in the operand); where there is none it counts as zero."""
+        """Return an operand element's index, and an i1 whether it exists.
+
+        A missing element counts as zero.
+        """
 
     def result(self, f: Function, batch: Ix, row: Ix, column: Ix) -> list[Ix]:
-        """The index of an element of the result."""
+        """Return the index of a result element."""
 
 
 def matrices_of(i: HloInstruction) -> Matrices | None:
-    """A dot or convolution as matrices; None of one that is not such a product."""
+    """Return a dot or convolution as matrices, or None if it is not such a product."""
     if i.opcode is Op.DOT:
         return DotMatrices.of(i)
     if i.opcode is not Op.CONVOLUTION or len(i.operands) != 2:
@@ -63,7 +69,7 @@ def _split(f: Function, index: Ix, sizes: Sequence[int]) -> list[Ix]:
 
 @dataclass(frozen=True)
 class DotMatrices:
-    """A dot: batch dimensions, free dimensions of either side, contracting ones."""
+    """A dot: batch dimensions, each side's free dimensions, and contracting ones."""
 
     instruction: HloInstruction
     dims: DotLoops
@@ -74,7 +80,7 @@ class DotMatrices:
 
     @staticmethod
     def of(i: HloInstruction) -> DotMatrices:
-        """Of a dot instruction."""
+        """Return the matrices of a dot instruction."""
         d = DotLoops.of(i)
         a, b = (array_of(o).dimensions for o in i.operands[:2])
         sizes = (
@@ -124,7 +130,7 @@ class DotMatrices:
 
 @dataclass(frozen=True)
 class ConvolutionMatrices:
-    """A convolution whose batch is one group."""
+    """A convolution with a batch group count of 1."""
 
     c: Convolution
 

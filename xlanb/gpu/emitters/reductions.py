@@ -1,11 +1,13 @@
-"""Cooperative reductions: along rows of memory by the lanes of warps, over columns by the warps of
-a block.
+"""Cooperative reductions: over rows of memory by lanes of warps, over columns by warps of a block.
 
-    rows       a warp, or a block, for each result: lanes read consecutive elements, then combine what they have by shuffles, and warps by shared memory
-    columns    a lane for each result: the warps of a block take rows of the operand in turns, and combine what they have by shared memory
+    rows       a warp or a block per result: lanes read consecutive elements, then combine their
+               values by shuffles, and warps by shared memory
+    columns    a lane per result: the warps of a block take operand rows in turn, and combine their
+               values by shared memory
 
-A partial result begins as the first element that a thread meets, so the computation needs no neutral element, and the initial value is taken in once. Of a fusion every reduction over the same elements is done in one
-pass; what is computed of their results is computed by the thread that has them.
+A partial result starts with a thread's first element, so no identity element is needed, and the
+initial value is combined once. All reductions of a fusion over the same elements take one pass.
+What depends on a result is computed by the thread that has it.
 """
 
 from __future__ import annotations
@@ -39,7 +41,11 @@ _WARPS = 8
 
 @dataclass(frozen=True)
 class Reduced:
-    """What is reduced: the elements of arrays of the dimensions and layout of `source` (its type says nothing), of which the dimensions `kept` number the results and `dims` those of each, both from slow to fast in memory."""
+    """What is reduced: elements of arrays with the dimensions and layout of `source`.
+
+    The type of `source` is arbitrary. The dimensions `kept` number the results, and `dims` the
+    elements of each result; both are ordered from slow to fast in memory.
+    """
 
     source: ArrayShape
     kept: tuple[int, ...]
@@ -47,7 +53,7 @@ class Reduced:
 
     @staticmethod
     def of(i: HloInstruction) -> Reduced:
-        """Of a reduce instruction."""
+        """Return what a reduce instruction reduces."""
         source = array_of(i.operands[0]).with_type(PrimitiveType.F32)
         slowest = list(reversed(source.minor_to_major))
         return Reduced(
@@ -57,27 +63,27 @@ class Reduced:
         )
 
     def sizes(self, dims: Sequence[int]) -> list[int]:
-        """The sizes of dimensions."""
+        """Return the sizes of some dimensions."""
         return [self.source.dimensions[d] for d in dims]
 
     @property
     def results(self) -> int:
-        """How many results there are."""
+        """The number of results."""
         return math.prod(self.sizes(self.kept))
 
     @property
     def count(self) -> int:
-        """Elements of each result."""
+        """The number of elements per result."""
         return math.prod(self.sizes(self.dims))
 
     @property
     def is_row(self) -> bool:
-        """Whether consecutive elements in memory are of one result."""
+        """Whether consecutive elements in memory belong to one result."""
         fastest = next((d for d in self.source.minor_to_major if self.source.dimensions[d] != 1), None)
         return fastest is None or fastest in self.dims
 
     def index(self, k: GpuKernelFunction, result: Ix, element: Ix) -> list[Ix]:
-        """The index of an element of a result in the source."""
+        """Return the source index of an element of a result."""
         multi: list[Ix] = [0] * self.source.rank
         for dims, number in ((self.kept, result), (self.dims, element)):
             for d, v in zip(dims, split(k.f, number, self.sizes(dims)), strict=True):
@@ -85,7 +91,7 @@ class Reduced:
         return multi
 
     def result_index(self, k: GpuKernelFunction, result: Ix) -> list[Ix]:
-        """The index of a result: its dimensions are the kept ones in the order of their numbers."""
+        """Return a result's index: the kept dimensions in ascending order."""
         at = dict(zip(self.kept, split(k.f, result, self.sizes(self.kept)), strict=True))
         return [at[d] for d in sorted(at)]
 
@@ -94,7 +100,10 @@ class Reduced:
 
 
 def heroes(lowering: Lowering) -> list[HloInstruction]:
-    """The reductions whose results the instruction is computed of, element by element, where they all reduce the same elements; none where there is no such."""
+    """Return the reductions that the instruction's results depend on, elementwise.
+
+    They must all reduce the same elements; otherwise returns [].
+    """
     root = lowering.root
     found: list[HloInstruction] = []
     for r in roots_of(root):
@@ -109,12 +118,12 @@ def heroes(lowering: Lowering) -> list[HloInstruction]:
 
 
 def _hero_of(i: HloInstruction) -> HloInstruction | None:
-    """The reduction whose results an instruction is computed of."""
+    """Return the reduction that an instruction depends on, or None."""
     return hero_of(i, lambda j: j.opcode is Op.REDUCE)
 
 
 def fits(i: HloInstruction, root: HloInstruction) -> bool:
-    """Whether an instruction or fusion is computed of reductions of at least some elements each."""
+    """Whether an instruction or fusion depends on reductions that are long enough to share."""
     if i.opcode is not Op.FUSION and root.opcode is not Op.REDUCE:
         return False
     hero = next((h for r in roots_of(root) if (h := _hero_of(r)) is not None), None)
@@ -139,8 +148,9 @@ def emit_reduction(lowering: Lowering) -> None:
 
 @dataclass(frozen=True)
 class _Groups:
-    """Leaves of the result by how they are computed: `own` with the reductions' results, `others`
-    in separate loops.
+    """Leaves of the result by how they are computed.
+
+    `own` are computed with the reductions' results, `others` in separate loops.
     """
 
     own: list[Leaf]
@@ -157,7 +167,7 @@ def _leaves(lowering: Lowering, made: Sequence[HloInstruction]) -> _Groups:
 
 
 class Partial:
-    """The accumulators of reductions over the same elements, as they go from thread to thread."""
+    """Accumulators of reductions over the same elements, exchanged between threads."""
 
     def __init__(self, k: GpuKernelFunction, reductions: Sequence[HloInstruction], what: Reduced) -> None:
         self.k, self.reductions, self.what = k, reductions, what
@@ -167,7 +177,7 @@ class Partial:
         ]
 
     def elements(self, result: Ix, element: Ix) -> list[Element]:
-        """The elements of all inputs."""
+        """Compute the elements of all inputs."""
         at = self.what.index(self.k, result, element)
         return [
             self.k.e.element(o, Index(array_of(o), at))
@@ -176,11 +186,11 @@ class Partial:
         ]
 
     def initial(self) -> list[Element]:
-        """The initial values."""
+        """Return the initial values."""
         return [self.k.e.scalar(o) for i, n in zip(self.reductions, self.counts, strict=True) for o in i.operands[n:]]
 
     def combine(self, a: Sequence[Element], b: Sequence[Element]) -> list[Element]:
-        """One partial result of two."""
+        """Combine two partial results."""
         made, at = list[Element](), 0
         for i, n in zip(self.reductions, self.counts, strict=True):
             made += self.k.e.apply(i.to_apply, [*a[at : at + n], *b[at : at + n]])
@@ -189,18 +199,19 @@ class Partial:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether elements must be met in order: where it is not known that two may be exchanged."""
+        """Whether elements must be combined in order, because commutativity is not known."""
         return not all(is_commutative(i.to_apply) for i in self.reductions)
 
     def sharers(self, size: int) -> int:
-        """How many of `size` threads have elements of a result: the first ones."""
+        """Return how many of `size` threads have elements of a result: the first ones."""
         count = self.what.count
         return -(-count // -(-count // size)) if self.is_ordered else min(count, size)
 
     def along(self, result: Ix, rank: Ix, size: int) -> list[Element]:
-        """The part of a result that the thread of a rank computes if `size` threads share it:
-        strided elements, or consecutive ones if the order matters; unspecified for threads without
-        a part.
+        """Compute a thread's part of a result that `size` threads share.
+
+        The part has strided elements, or consecutive ones if the order matters. Threads without a
+        part get an unspecified value.
         """
         k, f, count = self.k, self.k.f, self.what.count
         rounds = -(-count // size)
@@ -230,7 +241,7 @@ class Partial:
         return pack(self.types, f.choose(f.within(first, 0, count), begin, lambda: nothing))
 
     def across_warp(self, values: Sequence[Element], valid: Ix) -> list[Element]:
-        """The partial results of the first `valid` lanes combined in the first lane."""
+        """Combine the partial results of the first `valid` lanes in the first lane."""
         k, f = self.k, self.k.f
         made = flat(values)
         offset = 1  # ascending: what a lane has is of consecutive lanes
@@ -263,7 +274,7 @@ class Partial:
         return self.across_warp(every, -(-have // WARP))
 
     def finish(self, values: Sequence[Element]) -> None:
-        """Take the initial values in, and let the results stand for the reductions in what is computed next."""
+        """Combine the initial values, and bind the results to the reductions for later code."""
         done, at = self.combine(self.initial(), values), 0
         for i, n in zip(self.reductions, self.counts, strict=True):
             leaves: list[Leaf] = [(m,) for m in range(n)] if i.shape.is_tuple else [()]
@@ -273,7 +284,7 @@ class Partial:
 
 
 def is_commutative(target: HloComputation) -> bool:
-    """Whether a computation of two sets of values does one operation on each pair of them, for which their order does not matter."""
+    """Whether a computation applies one commutative operation to each pair of values."""
     roots, count = roots_of(target.root), len(target.parameters) // 2
     return len(roots) == count and all(
         r.opcode in _COMMUTATIVE and set(r.operands) == {target.parameters[n], target.parameters[count + n]}
@@ -299,7 +310,7 @@ def _constant(value: Element) -> Callable[[Index], Element]:
 def _store_results(
     k: GpuKernelFunction, hero: HloInstruction, what: Reduced, result: Ix, leaves: Sequence[Leaf]
 ) -> None:
-    """The elements of the results of the shape that the reductions have, or of bitcasts of it, at the index of one."""
+    """Store the results of the reductions' shape, or of bitcasts of it, at one index."""
     instruction = k.lowering.instruction
     at = what.result_index(k, result)
     for leaf in leaves:
@@ -307,7 +318,7 @@ def _store_results(
 
 
 def _store_others(k: GpuKernelFunction, leaves: Sequence[Leaf]) -> None:
-    """Results that are not reductions, computed by all threads."""
+    """Compute results that do not depend on the reductions, by all threads."""
     groups: list[list[Leaf]] = []
     for leaf in leaves:
         shape = array_of(k.lowering.instruction, leaf)
@@ -322,7 +333,7 @@ def _store_others(k: GpuKernelFunction, leaves: Sequence[Leaf]) -> None:
 
 
 def _emit_warp_rows(lowering: Lowering, made: list[HloInstruction], what: Reduced, groups: _Groups) -> None:
-    """A warp for each result."""
+    """Reduce each result by a warp."""
     warps = min(_WARPS, what.results)
     blocks = -(-what.results // warps)
     with lowering.kernel(blocks, warps * WARP, "") as k:
@@ -340,13 +351,13 @@ def _emit_warp_rows(lowering: Lowering, made: list[HloInstruction], what: Reduce
 
 
 def _forget(k: GpuKernelFunction, made: Sequence[HloInstruction]) -> None:
-    """What is computed next computes the reductions itself, if it needs them."""
+    """Unbind the reductions, so that later code recomputes them if needed."""
     for i in made:
         k.e.bindings.pop(i, None)  # type: ignore[attr-defined]
 
 
 def _emit_block_rows(lowering: Lowering, made: list[HloInstruction], what: Reduced, groups: _Groups) -> None:
-    """A block for each result."""
+    """Reduce each result by a block."""
     warps = _WARPS if what.count < 8 * _WARP_ROW else 2 * _WARPS
     with lowering.kernel(what.results, warps * WARP, "") as k:
         f = k.f
@@ -361,7 +372,7 @@ def _emit_block_rows(lowering: Lowering, made: list[HloInstruction], what: Reduc
 
 
 def _emit_columns(lowering: Lowering, made: list[HloInstruction], what: Reduced, groups: _Groups) -> None:
-    """A lane for each result, elements in turns by the warps of a block."""
+    """Reduce each result by a lane per warp; the warps of a block take elements in turn."""
     blocks = -(-what.results // WARP)
     with lowering.kernel(blocks, _WARPS * WARP, "") as k:
         f = k.f

@@ -1,8 +1,12 @@
-"""Fusions that reduce rows and go on with the rows: softmax, normalisation. A warp, or a block, has a row: it reduces it, and each of its threads then has the result.
+"""Fusions that reduce rows and then use the rows: softmax, normalization.
 
-    m = reduce(max, x);  e = exp(x - broadcast(m));  s = reduce(add, e);  e / broadcast(s)        one kernel, one row of x for each block
+A warp or a block has a row: it reduces it, and each of its threads then has the result.
 
-Where an element of a row turns out to need a reduction of another row, which only writing it shows, the fusion is a loop kernel.
+    m = reduce(max, x);  e = exp(x - broadcast(m));  s = reduce(add, e);  e / broadcast(s)
+    => one kernel, one row of x per block
+
+If an element of a row needs a reduction of another row, which is found only while writing, the
+fusion becomes a loop kernel.
 """
 
 from __future__ import annotations
@@ -23,17 +27,20 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 
 _LEAST = 16
-"""Rows with fewer elements are reduced by single threads, longer ones by several threads."""
+"""Shorter rows are reduced by single threads, longer ones by several threads."""
 _WARP_ROW = 1024
 _WARPS = 8
 
 
 class NotARowError(XlanbError):
-    """An element of a row needs a reduction of another one."""
+    """An element of a row needs a reduction of another row."""
 
 
 def fits(i: HloInstruction, root: HloInstruction) -> bool:
-    """Whether a fusion reduces rows of one shape, and gives rows of that shape that are computed of the results, and perhaps numbers of rows."""
+    """Whether a fusion reduces rows of one shape and returns rows of it that use the results.
+
+    It may also return one number per row.
+    """
     if i.opcode is not Op.FUSION:
         return False
     found = _reductions(root)
@@ -50,7 +57,7 @@ def fits(i: HloInstruction, root: HloInstruction) -> bool:
 
 
 def _reductions(root: HloInstruction) -> list[HloInstruction]:
-    """The reductions that a root is computed of, each behind those that it needs."""
+    """Return the reductions that a root depends on, each after those that it needs."""
     order: dict[HloInstruction, None] = {}
     entered: set[HloInstruction] = set()
     stack = [root]
@@ -65,7 +72,10 @@ def _reductions(root: HloInstruction) -> list[HloInstruction]:
 
 
 def levels(root: HloInstruction) -> list[list[HloInstruction]]:
-    """The same in groups: those of a group need reductions of earlier groups alone, and are done in one pass over the row."""
+    """Return the reductions in groups.
+
+    A group depends on earlier groups only, and takes one pass over the row.
+    """
     level: dict[HloInstruction, int] = {}
     done: dict[HloInstruction, int] = {}
 
@@ -88,7 +98,7 @@ def levels(root: HloInstruction) -> list[list[HloInstruction]]:
 
 
 def emit_rows(lowering: Lowering) -> None:
-    """Write and launch the kernel of a fusion of rows; a loop kernel where its elements need more than their row."""
+    """Write and launch a row kernel, or a loop kernel if elements need more than their row."""
     what = Reduced.of(_reductions(lowering.root)[0])
     try:
         if what.count <= _WARP_ROW:
@@ -121,7 +131,7 @@ class _WarpTeam:
         self.k = k
 
     def reduce(self, partial: Partial, values: Sequence[Element]) -> list[Element]:
-        """What all lanes have, combined, for each of them."""
+        """Combine the values of all lanes, for each of them."""
         total = partial.across_warp(values, partial.sharers(WARP))
         return pack(partial.types, [_from_first(self.k, v) for v in flat(total)])
 
@@ -133,20 +143,20 @@ class _BlockTeam:
         self.k, self.warps = k, k.threads // WARP
 
     def reduce(self, partial: Partial, values: Sequence[Element]) -> list[Element]:
-        """What all threads have, combined, for each of them."""
+        """Combine the values of all threads, for each of them."""
         total = partial.across_block(values, self.warps)  # in each warp: nobody waits for the first
         return pack(partial.types, [_from_first(self.k, v) for v in flat(total)])
 
 
 def _from_first(k: GpuKernelFunction, v: Value) -> Value:
-    """The first lane's value."""
+    """Return the first lane's value."""
     if v.type is I1:
         return k.shuffle("idx", v.zext(I32), 0).differs(0)
     return k.shuffle("idx", v, 0)
 
 
 class _Row:
-    """A row that is being written: `rank` is this thread's number among the `size` that have it."""
+    """A row being written: `rank` is this thread's number among the `size` that share it."""
 
     def __init__(
         self, k: GpuKernelFunction, what: Reduced, row: Ix, rank: Ix, size: int, team: _WarpTeam | _BlockTeam
@@ -155,7 +165,7 @@ class _Row:
         self.number = what.result_index(k, row)
 
     def emit(self) -> None:
-        """Reduce, level after level; then go through the row's elements."""
+        """Reduce level by level, then visit the row's elements."""
         for group in levels(self.k.lowering.root):
             self._reduce(group)
         leaves = self.k.lowering.leaves
@@ -180,7 +190,7 @@ class _Row:
             array.store(x, value)
 
     def _through(self, body: Callable[[Ix], None]) -> None:
-        """`body` for each element of the row."""
+        """Call `body` for each element of the row."""
         f, count = self.k.f, self.what.count
         rounds = -(-count // self.size)
         with f.loop(rounds) as n:
@@ -200,7 +210,7 @@ class _Row:
             at += n
 
     def _result(self, i: HloInstruction, value: Element) -> Callable[[Index], Element]:
-        """The result of a reduction at the row's index, which is all that may be asked for."""
+        """Return a reduction's result at the row's index, the only one available."""
 
         def at(index: Index) -> Element:
             wanted = index.multi(self.k.f)

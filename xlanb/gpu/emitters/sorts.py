@@ -1,7 +1,9 @@
-"""Sorts: bitonic networks over the lines of arrays, in shared memory as far as a tile reaches, in global memory beyond.
+"""Bitonic sorts along a dimension: in shared memory within a tile, in global memory beyond it.
 
-All comparators of the network put the lesser first: the first step of each stage compares an element with its mirror image in a block of 2^k, the others with the one 2^j further. So a line
-need not be padded to a power of two: a partner beyond its end counts as the greatest, and stays where it is. Each element's first place is carried along, and decides between equals.
+All comparators put the lesser element first: the first step of each stage compares an element with
+its mirror image in a block of 2^k, the others with the one 2^j further. A row then needs no padding
+to a power of two: a partner beyond its end counts as the greatest, and stays in place. Each element
+carries its initial position, which breaks ties.
 """
 
 from __future__ import annotations
@@ -24,25 +26,28 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, PrimitiveType
 
 _MOST_TILE = 2048
-"""The most elements of a line sorted by one block: two per thread."""
+"""The most elements of a row that one block sorts: two per thread."""
 _TILE_BYTES = 48 << 10
 _THREADS = 128
 
 
 @dataclass(frozen=True)
 class _Step:
-    """A step of the network: elements are compared with those whose place differs by `mask`; `distance` is its highest bit."""
+    """A step of the network.
+
+    It compares elements whose positions differ by `mask`; `distance` is the highest bit of that.
+    """
 
     mask: int
 
     @property
     def distance(self) -> int:
-        """The power of two below which places are in the same half."""
+        """The power of two below which positions are in the same half."""
         return self.mask.bit_length() - 1
 
 
 def steps(length: int) -> list[_Step]:
-    """The steps of the network for a line of some length."""
+    """Return the steps of the network for a row of this length."""
     stages = max(length - 1, 0).bit_length()
     return [
         _Step(2 ** (stage + 1) - 1 if step == stage else 2**step)
@@ -52,13 +57,15 @@ def steps(length: int) -> list[_Step]:
 
 
 def scratch_bytes(i: HloInstruction) -> int:
-    """Bytes of the first places of a sort's elements, where it carries them."""
+    """Return the bytes for the initial positions of a sort's elements, 0 if it carries none."""
     return 4 * array_of(i.operands[0]).element_count if carries_places(i) else 0
 
 
 def carries_places(i: HloInstruction) -> bool:
-    """Whether elements that compare equal may be distinguishable: they keep their order even if the
-    sort need not be stable, so that results are reproducible.
+    """Whether the sort carries initial positions, because equal elements may be distinguishable.
+
+    They then keep their order even if the sort need not be stable, so that results are
+    reproducible.
     """
     root = i.to_apply.root
     if len(i.operands) > 1 or root.opcode is not Op.COMPARE or set(root.operands) != set(i.to_apply.parameters):
@@ -89,7 +96,7 @@ def emit_sort(lowering: Lowering) -> None:
 
 
 class _Sort:
-    """A sort that is being written."""
+    """A sort being written."""
 
     def __init__(self, lowering: Lowering) -> None:
         i = self.instruction = lowering.root
@@ -109,13 +116,13 @@ class _Sort:
         self.tile = tile
 
     def _index(self, k: GpuKernelFunction, leaf: Leaf, line: Ix, at: Ix) -> Index:
-        """Element `at` of a line of a result."""
+        """Return the index of element `at` of a row of a result."""
         multi = split(k.f, line, self.others) if self.others else []
         multi.insert(self.dimension, at)
         return Index(array_of(self.lowering.instruction, leaf), multi)
 
     def _places(self, k: GpuKernelFunction) -> Value:
-        """Where the first places of a stable sort's elements are."""
+        """Return the array of initial positions of a stable sort's elements."""
         scratch = self.lowering.scratch()
         if scratch is None:
             raise AssertionError("the stable sort has no scratch memory")
@@ -128,7 +135,7 @@ class _Sort:
     def _swaps(
         self, k: GpuKernelFunction, a: Sequence[Element], b: Sequence[Element], at: tuple[Value, Value] | None
     ) -> Value:
-        """i1: whether b, which comes later, must be ordered before a."""
+        """Return an i1: whether b, which comes later, must be ordered before a."""
         swaps = self._is_before(k, b, a)
         if at is None:
             return swaps
@@ -137,7 +144,7 @@ class _Sort:
     # -- in global memory -----------------------------------------------------------------------------------------
 
     def emit_step(self, step: _Step, *, first: bool) -> None:
-        """One step over whole lines."""
+        """Write one step over whole rows."""
         pairs = 1 << max((self.length - 1).bit_length() - 1, 0)
         total = pairs * self.lines
         with self.lowering.kernel(-(-total // _THREADS), _THREADS, "step") as k:
@@ -176,7 +183,7 @@ class _Sort:
     # -- in shared memory -----------------------------------------------------------------------------------------
 
     def emit_tiles(self, steps_: Sequence[_Step], *, first: bool) -> None:
-        """Steps within tiles of lines: each block loads one, does all of them, and stores it."""
+        """Write steps within tiles: each block loads a tile, does all steps, and stores it."""
         tiles = -(-self.length // self.tile)
         threads = max(32, self.tile // 2)
         with self.lowering.kernel(self.lines * tiles, threads, "tile") as k:
@@ -236,7 +243,7 @@ class _Sort:
 
 
 def _partners(k: GpuKernelFunction, pair: Ix, step: _Step) -> tuple[Ix, Ix]:
-    """The two places that a pair of a step compares, the lesser first."""
+    """Return the two positions that a step compares, the lesser first."""
     f, distance = k.f, step.distance
     wide = f.value(pair)
     low = ((wide.lshr(distance)) << (distance + 1)) | (wide & (2**distance - 1))

@@ -1,4 +1,4 @@
-"""Which emitter writes the kernels of an instruction or fusion: by its root."""
+"""Select the emitter of an instruction or fusion, by its root."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Emit = Callable[[Lowering], None]
 
 @dataclass(frozen=True)
 class Emitter:
-    """A way to write kernels: `fits` says of an instruction, or of a fusion with its root, whether it can."""
+    """A way to write kernels; `fits` says whether it applies to an instruction and its root."""
 
     name: str
     fits: Callable[[HloInstruction, HloInstruction], bool]
@@ -31,16 +31,16 @@ class Emitter:
 _STRUCTURE = frozenset(
     {Op.CALL, Op.FUSION, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.PARAMETER, Op.OPT_BARRIER, Op.ADD_DEPENDENCY, Op.DOMAIN}
 )
-"""Opcodes whose elements come from their operands or called computations."""
+"""Opcodes whose elements come from operands or called computations."""
 
 
 def _has_elements(_: HloInstruction, root: HloInstruction) -> bool:
-    """Whether an element of the root can be computed by itself."""
+    """Whether the root has an elemental rule."""
     return root.opcode in RULES or root.opcode in _STRUCTURE
 
 
 def _is(*opcodes: Op) -> Callable[[HloInstruction, HloInstruction], bool]:
-    """Whether the root is of one of these opcodes."""
+    """Return a test whether the root has one of these opcodes."""
     return lambda _, root: root.opcode in opcodes
 
 
@@ -62,11 +62,11 @@ EMITTERS: list[Emitter] = [
 """Emitters in the order in which they are tried."""
 
 ROOTS = frozenset({Op.SCATTER, Op.SORT})
-"""Opcodes without an elemental rule that may be the root of a fusion."""
+"""Opcodes without an elemental rule that may be a fusion's root."""
 
 
 def choose(i: HloInstruction) -> Emitter:
-    """The emitter of an instruction.
+    """Return the emitter of an instruction.
 
     Raises:
         UnimplementedError: there is none.

@@ -1,9 +1,8 @@
-"""Products of f16 and bf16 on tensor cores by mma.sync.m16n8k16, and the assignment of elements to
-lanes.
+"""f16 and bf16 products on tensor cores by mma.sync.m16n8k16: which lane has which elements.
 
-    A, 16 x 16     lane l has rows l / 4 and l / 4 + 8, of each the pairs of columns at 2 (l % 4) and 2 (l % 4) + 8
-    B, 16 x 8      column l / 4, the pairs of rows at 2 (l % 4) and 2 (l % 4) + 8
-    C, 16 x 8      rows l / 4 and l / 4 + 8, of each the pair of columns at 2 (l % 4)
+    A, 16 x 16     lane l: rows l / 4 and l / 4 + 8, column pairs at 2 (l % 4) and 2 (l % 4) + 8
+    B, 16 x 8      lane l: column l / 4, row pairs at 2 (l % 4) and 2 (l % 4) + 8
+    C, 16 x 8      lane l: rows l / 4 and l / 4 + 8, column pair at 2 (l % 4)
 
 Source: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
 """
@@ -30,7 +29,11 @@ _LEAST_SIDE, _LEAST_DEPTH = 8, 16
 
 
 def tensor_type(i: HloInstruction, sizes: tuple[int, int, int, int], device: GpuDevice) -> PrimitiveType | None:
-    """The type that tensor cores multiply for a dot or convolution of these (batch, rows, columns, depth); None where each thread does so: other types, matrices that are too small, a device without."""
+    """Return the type that tensor cores multiply for a dot or convolution, or None.
+
+    Returns None for other types, for too small sizes (batch, rows, columns, depth), and for devices
+    without tensor cores of that type.
+    """
     a, b = (array_of(o).element_type for o in i.operands[:2])
     to = array_of(i).element_type
     if a is not b or a not in _NAMES or to not in (a, T.F32) or device.architecture.capability < (8, 0):
@@ -41,7 +44,10 @@ def tensor_type(i: HloInstruction, sizes: tuple[int, int, int, int], device: Gpu
 
 @dataclass(frozen=True)
 class Fragments:
-    """The tiles of both operands in shared memory: rows of A, and columns of B, with the depth as the faster dimension."""
+    """Both operands' tiles in shared memory.
+
+    They are rows of A and columns of B, with depth as the faster dimension.
+    """
 
     a: Value
     b: Value
@@ -54,7 +60,7 @@ class WarpTile:
     DEPTH: ClassVar[int] = 32
     """The depth of a tile in shared memory."""
     STRIDE: ClassVar[int] = 40
-    """Elements from row to row: the lanes' pairs then lie in different banks."""
+    """Elements between rows; the lanes' pairs are then in different banks."""
 
     def __init__(self, k: GpuKernelFunction, t: PrimitiveType, top: Ix, left: Ix) -> None:
         self.k, self.type, self.top, self.left = k, t, top, left
@@ -62,16 +68,16 @@ class WarpTile:
         self.group, self.pair = f.div(k.lane, 4), f.mul(f.rem(k.lane, 4), 2)
 
     def place(self, step: Ix, at: Ix) -> Ix:
-        """Where an element of a tile is, `step` deep in its row or column `at`."""
+        """Return where a tile's element is stored, `step` deep in its row or column `at`."""
         f = self.k.f
         return f.add(f.mul(at, self.STRIDE), step)
 
     def nothing(self) -> list[Value]:
-        """The results before the first step: four of each of the eight fragments."""
+        """Return the results before the first step: four of each of the eight fragments."""
         return [self.k.f.const(FLOAT, 0.0)] * 32
 
     def multiply(self, tiles: Fragments, totals: Sequence[Value]) -> list[Value]:
-        """The results with the products of a tile's depth added."""
+        """Add the products of a tile's depth to the results."""
         f, done = self.k.f, list(totals)
         for depth in range(0, self.DEPTH, 16):
             columns = [self._pairs(tiles.b, f.add(self.left, f.add(self.group, 8 * n)), depth) for n in range(4)]
@@ -85,14 +91,14 @@ class WarpTile:
         return done
 
     def _pairs(self, memory: Value, row: Ix, depth: int) -> list[Value]:
-        """The two pairs of elements of a row, or column, that this lane has, as i32."""
+        """Load this lane's two pairs of elements of a row or column, as i32."""
         f = self.k.f
         pointer = Pointer(memory, HALF)
         at = [f.add(self.place(f.add(self.pair, depth + more), row), 0) for more in (0, 8)]
         return [f.load(I32, pointer.address(p), 4) for p in at]
 
     def _mma(self, a: Sequence[Value], b: Sequence[Value], c: Sequence[Value]) -> list[Value]:
-        """c + a * b of the whole warp's fragments."""
+        """Return c + a * b of the warp's fragments."""
         k, f = self.k, self.k.f
         k.waits = True
         name = f"llvm.nvvm.mma.m16n8k16.row.col.{_NAMES[self.type]}"

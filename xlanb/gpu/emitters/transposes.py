@@ -1,6 +1,8 @@
-"""Transposes by tiles in shared memory: a block reads 32 rows of 32 consecutive elements, and writes 32 columns as rows of consecutive elements.
+"""Transposes by tiles in shared memory.
 
-The hero is a transpose, or a copy to another layout, whose fastest dimension in memory is not that of its operand; dimensions that stay side by side count as one.
+A block reads 32 rows of 32 consecutive elements, and writes 32 columns as rows of consecutive
+elements. The hero is a transpose, or a copy to another layout, whose minormost dimension differs
+from its operand's. Dimensions that stay adjacent count as one.
 """
 
 from __future__ import annotations
@@ -31,7 +33,11 @@ _LEAST_ELEMENTS = 1 << 10
 
 @dataclass(frozen=True)
 class Turn:
-    """A transpose in memory, in dimensions of the operand: groups of them that stay side by side, from slow to fast in the operand, and the order in which the result has the groups."""
+    """A transpose in memory, in operand dimensions.
+
+    `groups` are dimensions that stay adjacent, from slow to fast in the operand; `order` is the
+    order of the groups in the result.
+    """
 
     groups: tuple[tuple[int, ...], ...]
     order: tuple[int, ...]
@@ -49,7 +55,10 @@ class Turn:
 
 
 def turn_of(i: HloInstruction) -> Turn | None:
-    """How a transpose or copy turns its operand; None of other instructions, and where elements stay in order."""
+    """Return how a transpose or copy permutes memory.
+
+    Returns None for other instructions, or if elements stay in order.
+    """
     if i.opcode not in (Op.TRANSPOSE, Op.COPY) or i.shape.is_tuple:
         return None
     source, result = array_of(i.operands[0]), array_of(i)
@@ -85,7 +94,7 @@ def _hero(root: HloInstruction) -> HloInstruction | None:
 
 
 def fits(i: HloInstruction, root: HloInstruction) -> bool:
-    """Whether an instruction is a transpose, or a fusion computed of one, that is worth tiles."""
+    """Whether an instruction is a transpose worth tiling, or a fusion of one."""
     return _is_hero(root) if i is root else _hero(root) is not None
 
 
@@ -129,7 +138,7 @@ def emit_transpose(lowering: Lowering) -> None:
 
 
 def _source_index(k: GpuKernelFunction, hero: HloInstruction, turn: Turn, at: dict[int, Ix]) -> list[Ix]:
-    """The index in the operand where the groups have these places."""
+    """Return the operand index for these positions in the groups."""
     shape = array_of(hero.operands[0])
     multi: list[Ix] = [0] * shape.rank
     for n, group in enumerate(turn.groups):

@@ -1,7 +1,8 @@
-"""Kernels that write into an array that is there: dynamic-update-slice in its operand's place, scatter.
+"""Kernels that write into an existing array: dynamic-update-slice in place, and scatter.
 
-Of a scatter each thread takes one element of the updates. Where several may meet, they are combined by atomic instructions, or by compare-and-swap of whatever the computation makes of two values; what
-has no such instruction (several operands at once, complex numbers) is left to one thread, which takes the updates in order.
+Each thread of a scatter takes one update element. Updates that may collide are combined by atomic
+instructions, or by compare-and-swap of any computation of two values. Where that is impossible
+(several operands, complex numbers), one thread applies the updates in order.
 """
 
 from __future__ import annotations
@@ -27,11 +28,14 @@ from xlanb.shape import PrimitiveType
 T = PrimitiveType
 _THREADS = 128
 _ATOMICS = {Op.ADD: "add", Op.AND: "and", Op.OR: "or", Op.XOR: "xor"}
-"""Atomic integer instructions by opcode; minimum and maximum have one for each signedness."""
+"""Atomic integer instructions by opcode; minimum and maximum depend on the sign."""
 
 
 def put_in_place(lowering: Lowering, operand: HloInstruction, leaf: Leaf) -> None:
-    """Fill the result at a leaf with an operand of the root: by a copy where the operand is in memory, and not at all where the result lies in its place."""
+    """Copy an operand of the root to the result at a leaf.
+
+    Does nothing if the result already shares the operand's memory.
+    """
     source = lowering.operand_place(operand)
     target = lowering.program.place(lowering.instruction, leaf)
     shape = array_of(lowering.instruction, leaf)
@@ -51,7 +55,7 @@ def put_in_place(lowering: Lowering, operand: HloInstruction, leaf: Leaf) -> Non
 
 
 def updates_in_place(i: HloInstruction, root: HloInstruction) -> bool:
-    """Whether an instruction is a dynamic-update-slice, or a fusion of one, whose operand is in memory and read by nothing else."""
+    """Whether it is (a fusion of) a dynamic-update-slice that alone reads its operand."""
     if root.opcode is not Op.DYNAMIC_UPDATE_SLICE:
         return False
     operand = root.operands[0]
@@ -61,7 +65,7 @@ def updates_in_place(i: HloInstruction, root: HloInstruction) -> bool:
 
 
 def emit_update(lowering: Lowering) -> bool:
-    """Write the elements of the update alone; False where the result does not lie in the operand's place."""
+    """Write only the update's elements; return False if the result does not share the operand."""
     root, i = lowering.root, lowering.instruction
     if lowering.operand_place(root.operands[0]) != lowering.program.place(i):
         return False
@@ -86,7 +90,7 @@ def emit_update(lowering: Lowering) -> bool:
 
 
 def emit_scatter(lowering: Lowering) -> None:
-    """Copy the operands to the results, unless they lie there; then combine the updates in."""
+    """Copy the operands to the results, unless they share memory; then combine the updates."""
     made = _Scatter(lowering.root)
     for operand, leaf in zip(made.operands, made.leaves, strict=True):
         if array_of(operand).element_count:
@@ -103,22 +107,22 @@ def emit_scatter(lowering: Lowering) -> None:
 
 
 class _Scatter(Scatter):
-    """A scatter whose threads take one element of the updates each, or one thread all of them."""
+    """A scatter in which each thread takes one update element, or one thread takes all."""
 
     @cached_property
     def is_unique(self) -> bool:
-        """Whether no two updates meet."""
+        """Whether no two updates collide."""
         return bool(self.instruction.get("unique_indices"))
 
     @cached_property
     def is_assignment(self) -> bool:
-        """Whether an update replaces what is there, whatever that is."""
+        """Whether an update replaces the old value regardless of it."""
         target = self.instruction.to_apply
         return len(self.operands) == 1 and target.root is target.parameters[1]
 
     @property
     def is_serial(self) -> bool:
-        """Whether one thread has to take the updates in order."""
+        """Whether one thread must apply the updates in order."""
         if self.is_unique or self.is_assignment:
             return False
         if len(self.operands) > 1:
@@ -126,7 +130,7 @@ class _Scatter(Scatter):
         return self.types[0].is_complex and simple_reducer(self.instruction.to_apply) is not Op.ADD
 
     def element(self, k: GpuKernelFunction, q: Ix) -> None:
-        """Combine element `q` of the updates, in their order in memory, into its place, where its whole window fits."""
+        """Combine update element `q`, in memory order, if its whole window fits."""
         f = k.f
         multi = unflatten(f, q, self.update)
         where, inside = self.begin(k.e, [multi[d] for d in self.scatter_dims])
@@ -156,7 +160,7 @@ class _Scatter(Scatter):
 
 
 def combine_atomically(k: GpuKernelFunction, array: IrArray, index: Index, value: Element, scatter: _Scatter) -> None:
-    """Combine a value into an element of an array that other threads combine values into."""
+    """Combine a value into an element that other threads update too."""
     f, t = k.f, array.shape.element_type
     target = scatter.instruction.to_apply
     op = simple_reducer(target)
@@ -175,7 +179,7 @@ def combine_atomically(k: GpuKernelFunction, array: IrArray, index: Index, value
 
 
 def _instruction(op: Op | None, t: PrimitiveType) -> str | None:
-    """The atomic instruction that does an operation on elements of a type; None where there is none."""
+    """Return the atomic instruction for an operation on an element type, or None."""
     if t in (T.F32, T.F64):
         return "fadd" if op is Op.ADD else None
     if t.is_integral and t.bits in (32, 64):
@@ -195,7 +199,7 @@ def _combined(k: GpuKernelFunction, scatter: _Scatter, t: PrimitiveType, old: Va
 
 
 def _compare_and_swap(k: GpuKernelFunction, address: Value, type_: Type, combined: object) -> None:
-    """Try until nothing has come between reading a value and writing what `combined` makes of it."""
+    """Retry until the value is unchanged between reading it and writing the combined value."""
     f, bits = k.f, integer(type_.bits)
     first = f.let(bits, f'load atomic {bits.text}, {address!r} syncscope("device") monotonic, align {bits.bytes}')
     with f.rounds([first]) as loop:

@@ -1,8 +1,8 @@
-"""One warp of a kernel, instruction by instruction: what each of its 32 lanes computes.
+"""Trace one warp of a kernel, instruction by instruction: what each of its 32 lanes computes.
 
-The kernel's LLVM IR gets a call behind each instruction that says which thread computed what; it then runs as the
-emulator runs any kernel, one block of it. What the lanes of a warp said is put together by the line and by how often a
-lane came there: lanes that are in another branch, or that have left a loop, have no value in a row.
+A recording call is added after each instruction of the kernel's LLVM IR; the emulator then runs one
+block of it. The values of a warp's lanes are collected by line and by how often a lane has reached
+it. Lanes in another branch, or that have left a loop, have no value in a row.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from xlanb.gpu.launches import KernelLaunch, LaunchedCode
 
 WARP = 32
 _MOST = 2_000_000
-"""Values that are written down: a warp in a long loop computes more than anybody reads."""
+"""The most values to record; a warp in a long loop computes more than is useful."""
 _SAID = "xlanb.emu.said"
 _PASSES = Passes(1, vectorize_loops=False, vectorize_slp=False, unroll=False)
 _NAMED = re.compile(r"^  (%[\w.]+) = (.+?)(?:, !dbg !(\d+))?$")
@@ -46,18 +46,18 @@ _CASTS = frozenset(
 
 
 def run_warp(emulator: Emulator, memories: Sequence[Any], name: str, block: int, warp: int) -> WarpTrace:
-    """Run a program's launches up to a kernel, and then one block of it, watching a warp.
+    """Run a program's launches up to a kernel, then one block of it, and trace a warp.
 
     Args:
-        emulator: of the program.
+        emulator: the program's emulator.
         memories: device memory with the arguments in it (see Emulator.memories).
-        name: the kernel's; "" where there is only one.
+        name: the kernel's name; "" if there is only one.
         block: the number of the block in the grid.
-        warp: which of the block's warps is watched.
+        warp: the number of the warp in the block.
 
     Raises:
-        ArgumentError: there is no such kernel, block or warp, or no launch comes to the kernel.
-        EvaluationError: lanes wait for each other in vain.
+        ArgumentError: there is no such kernel, block or warp, or no launch reaches the kernel.
+        EvaluationError: lanes wait for each other forever.
     """
     kernel = _chosen(emulator.program.kernels, name)
     warps = -(-kernel.threads // WARP)
@@ -85,7 +85,7 @@ def _chosen(kernels: Sequence[KernelLaunch], name: str) -> KernelLaunch:
 
 
 class _Watched:
-    """A kernel that says what its threads compute."""
+    """A kernel that records what its threads compute."""
 
     def __init__(self, kernel: KernelLaunch, addresses: Sequence[int], threads: range) -> None:
         self.kernel, self.addresses, self.threads = kernel, addresses, threads
@@ -97,14 +97,14 @@ class _Watched:
 
     @property
     def is_cut(self) -> bool:
-        """Whether there was more to be written down."""
+        """Whether the record is truncated."""
         return self.count > _MOST
 
     def run(self, block: int) -> None:
         """Run one block.
 
         Raises:
-            EvaluationError: lanes wait for each other in vain.
+            EvaluationError: lanes wait for each other forever.
         """
         code = self._instrumented()
         target = jit.host()
@@ -137,7 +137,7 @@ class _Watched:
     # -- the kernel that speaks -----------------------------------------------------------------------------------
 
     def _instrumented(self) -> LaunchedCode:
-        """The kernel with a call after each instruction whose value can be recorded."""
+        """Return the kernel with a recording call after each recordable instruction."""
         out: list[str] = []
         inside = False
         waiting: list[str] = []  # for the end of a block's phis
@@ -159,7 +159,7 @@ class _Watched:
         return replace(self.kernel.code, ir="\n".join([*out, f"declare void @{_SAID}(i32, i32, i64)"]))
 
     def _calls(self, number: int, line: str) -> Iterator[str]:
-        """What says the value of the instruction at a line."""
+        """Yield the calls that record the value of a line's instruction."""
         store = _STORE.match(line)
         if store is not None:
             yield from self._call(number, store[1], store[2])
@@ -193,7 +193,7 @@ class _Watched:
     # -- what was said --------------------------------------------------------------------------------------------
 
     def steps(self) -> Iterator[WarpStep]:
-        """The rows of all lanes."""
+        """Return the rows of all lanes."""
         rows: dict[tuple[int, int], dict[int, int]] = {}
         before: dict[tuple[int, int], dict[tuple[int, int], None]] = {}
         for lane, thread in enumerate(self.threads):
@@ -228,7 +228,7 @@ class _Watched:
         return raw - (1 << size) if size > 1 and raw >> (size - 1) else raw
 
     def _pointer(self, address: int) -> str:
-        """Where a pointer points, as an argument or the block's shared memory with an offset in bytes."""
+        """Return what an address points to: an argument or shared memory, with a byte offset."""
         for argument, base in zip(self.kernel.arguments, self.addresses, strict=True):
             if base <= address <= base + argument.place.size:
                 return f"{argument.name}+{address - base}"
@@ -238,7 +238,10 @@ class _Watched:
 
 
 def _in_order(before: Mapping[tuple[int, int], Mapping[tuple[int, int], None]]) -> list[tuple[int, int]]:
-    """Steps so that each lane's stand in its order; where lanes went through the same places in different orders, as they were seen."""
+    """Order steps so that each lane's are in its own order.
+
+    Lanes that passed the same positions in different orders keep the order of arrival.
+    """
     place = {key: n for n, key in enumerate(before)}
     sorter = TopologicalSorter({key: list(earlier) for key, earlier in before.items()})
     try:
@@ -257,8 +260,9 @@ def _in_order(before: Mapping[tuple[int, int], Mapping[tuple[int, int], None]]) 
 
 
 def result_type(instruction: str) -> str:
-    """The type of an instruction's result by its text (after `%v = `): "float", "ptr", "i32"; "" if
-    it is not recorded.
+    """Return an instruction's result type from its text (after `%v = `): "float", "ptr", "i32".
+
+    Returns "" if it is not recorded.
     """
     opcode, _, rest = instruction.partition(" ")
     if opcode in _CASTS or (opcode == "addrspacecast"):

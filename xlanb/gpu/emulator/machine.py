@@ -1,4 +1,4 @@
-"""A GPU that is not here: device memory in this process, and the launch sequence of a program run over it on the CPU."""
+"""An emulated GPU: device memory in this process, and a program's launches run on the CPU."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WORDS = 7
 
 
 class EmulatedBlock:
-    """What the threads of one block share while they run: its record and the memory that it names."""
+    """The state that the threads of one block share: its record and the memory it refers to."""
 
     def __init__(self, kernel: KernelLaunch) -> None:
         threads = kernel.threads
@@ -48,7 +48,7 @@ class EmulatedBlock:
         self.address = ctypes.addressof(self.record)
 
     def free(self) -> None:
-        """Give back the threads' frames."""
+        """Free the threads' frames."""
         if self.record[0]:
             _libc().free(ctypes.c_void_p(self.record[0]))
             self.record[0] = 0
@@ -59,10 +59,12 @@ def _libc() -> Any:
 
 
 class Emulator:
-    """A program's kernels compiled for this machine; `run(memories)` goes through its launches. With `check` races are found.
+    """A program's kernels compiled for this machine; `run(memories)` runs its launches.
+
+    With `check`, it detects races.
 
     Raises:
-        CompilationError: a kernel has an intrinsic that the emulator does not know, or LLVM refuses the IR.
+        CompilationError: a kernel has an unknown intrinsic, or LLVM rejects the IR.
     """
 
     def __init__(self, program: LaunchProgram, *, check: bool = False) -> None:
@@ -86,14 +88,14 @@ class Emulator:
 
     @property
     def hidden(self) -> HiddenState:
-        """What library calls share from run to run."""
+        """State that library calls share from run to run."""
         return self._hidden
 
     def memories(self) -> list[Array]:
-        """Device memory for one run, by number; constants are filled in.
+        """Allocate device memory for one run, by number, with constants filled in.
 
         Raises:
-            OutOfMemoryError: there is not enough.
+            OutOfMemoryError: there is not enough memory.
         """
         made = []
         for n, m in enumerate(self.program.memories):
@@ -104,22 +106,23 @@ class Emulator:
         return made
 
     def run(self, memories: Sequence[Array]) -> None:
-        """Go through the launch sequence.
+        """Run the launch sequence.
 
         Raises:
-            RaceError: two threads race, where that is checked.
-            EvaluationError: lanes of a warp wait for others that do not come; what a library call raises.
+            RaceError: two threads race, if races are checked.
+            EvaluationError: lanes of a warp wait for lanes that never arrive, or a library call
+                raises.
         """
         run(self.program.launches, _Machine(self, memories))
 
     def function(self, kernel: KernelLaunch) -> Any:
-        """What runs blocks of a kernel: (arguments, first, last, record) -> how it ended."""
+        """Return the function that runs blocks: (arguments, first, last, record) -> status."""
         return self._functions[kernel.name]
 
     def run_until(self, memories: Sequence[Array], kernel: KernelLaunch) -> list[int] | None:
-        """Go through the launch sequence to the first launch of a kernel, which does not run; the addresses of its arguments then.
+        """Run the launches up to a kernel's first launch, and return its arguments' addresses.
 
-        None where no launch comes to it.
+        The kernel itself does not run. Returns None if no launch reaches it.
 
         Raises:
             EvaluationError: as `run`.
@@ -133,11 +136,14 @@ class Emulator:
 
 
 class _ReachedError(Exception):
-    """The launch that a run was to come to."""
+    """The run has reached the requested launch."""
 
 
 class _Machine:
-    """Memory of one run, and what a launch does with it (see running.Machine); the run ends before it launches the kernel `until`."""
+    """One run's memory, and how launches use it (see running.Machine).
+
+    The run ends before it launches the kernel `until`.
+    """
 
     def __init__(self, emulator: Emulator, memories: Sequence[Array], until: KernelLaunch | None = None) -> None:
         self.emulator, self.memories, self._until = emulator, memories, until
@@ -145,7 +151,7 @@ class _Machine:
         self._calls: dict[int, Any] = {}
 
     def address(self, place: MemoryRange) -> int:
-        """Where a place is."""
+        """Return the address of a memory range."""
         return self._bases[place.memory] + place.offset
 
     def _bytes(self, place: MemoryRange) -> Array:
@@ -194,12 +200,12 @@ class _Machine:
 
 
 def address_of(name: str) -> int:
-    """The address of a function of the C library."""
+    """Return the address of a C library function."""
     return _address(getattr(_libc(), name))
 
 
 def _aligned(size: int, data: bytes | None = None) -> Array:
-    """Bytes at a boundary as a device's allocator gives them."""
+    """Return bytes aligned as a device's allocator aligns them."""
     memory = np.zeros(size + _ALIGNMENT, np.uint8)
     made = memory[-memory.ctypes.data % _ALIGNMENT :][:size]
     if data:

@@ -1,11 +1,13 @@
-"""Detect data races of a kernel's threads while they run one after the other: each byte of memory
-remembers its last writer and readers, and the number of barriers since.
+"""Detect data races between a kernel's threads, which run one after the other.
 
-Two threads race for a place where one writes it and nothing orders the two: within a block no barrier between, and between blocks nothing at all orders them. Atomic accesses race with plain ones alone.
+Each byte of memory records its last writer, its readers, and the number of barriers since. Two
+threads race for a byte if one writes it and their accesses are not ordered: within a block by a
+barrier; between blocks nothing orders them. Atomic accesses race with plain ones only.
 
-The kernel's IR gets a call before each access to memory:
+A call precedes each memory access in the kernel's IR:
 
-    call void @xlanb.emu.access(ptr %emu.block, ptr %address, i32 %emu.tid, i32 %emu.ctaid, i32 size, i32 kind, i32 line)
+    call void @xlanb.emu.access(ptr %emu.block, ptr %address, i32 %emu.tid, i32 %emu.ctaid,
+                                i32 size, i32 kind, i32 line)
 """
 
 from __future__ import annotations
@@ -34,14 +36,14 @@ _SWAP = re.compile(r"^  %[\w.]+ = cmpxchg ptr (%[\w.]+), (\w+) ")
 _VECTOR = re.compile(r"<(\d+) x (\w+)>")
 _SIZES = {"i1": 1, "i8": 1, "i16": 2, "half": 2, "bfloat": 2, "i32": 4, "float": 4, "i64": 8, "double": 8, "ptr": 8}
 _CELL = 32
-"""Bytes about each byte of memory: eight i32."""
+"""Bytes of record per byte of memory: eight i32."""
 _HEAD = 10
 """Words of a record before the ranges of memory."""
 _MANY = -1
 
 
 def watched(code: LaunchedCode) -> LaunchedCode:
-    """A kernel whose memory accesses are recorded."""
+    """Return a kernel whose memory accesses are recorded."""
     lines = list(_watched_lines(code.ir.split("\n")))
     lines.append(f"declare void @{ACCESS}(ptr, ptr, i32, i32, i32, i32, i32)")
     return replace(code, ir="\n".join(lines))
@@ -59,7 +61,7 @@ def _watched_lines(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _access(line: str) -> tuple[str, int, int] | None:
-    """(address, bytes, kind) of an instruction that accesses memory."""
+    """Return (address, bytes, kind) of an instruction that accesses memory."""
     plain = _LOAD.match(line) or _STORE.match(line)
     if plain is not None:
         kind = _ATOMIC if plain[1] else _READ if line.lstrip().startswith("%") else _WRITE
@@ -103,7 +105,7 @@ def define_access(module: ModuleBuilder) -> None:
 
 @dataclass(frozen=True)
 class _Access:
-    """One access while its code is written."""
+    """One access in the function being written."""
 
     f: Function
     head: Pointer
@@ -158,7 +160,7 @@ class _Access:
 
 
 class Watch:
-    """What is remembered of the memory of one launch of a kernel."""
+    """The record of memory accesses of one kernel launch."""
 
     def __init__(self, kernel: KernelLaunch, addresses: Sequence[int], shared: int) -> None:
         self.kernel = kernel
@@ -175,7 +177,7 @@ class Watch:
 
     @property
     def race(self) -> str:
-        """What was found, for a person; "" where nothing was."""
+        """Describe the race that was found, or return ""."""
         _, found, place, me, line, kind, by_write, other, other_line = self._record[:9]
         if not found:
             return ""

@@ -1,12 +1,15 @@
-"""A kernel's LLVM IR rewritten for the CPU: the same instructions, and for each NVVM intrinsic what it means for one thread of a block.
+"""Rewrite a kernel's LLVM IR for the CPU: NVVM intrinsics become code for one thread of a block.
 
-A kernel whose threads never wait for each other becomes a function of the thread's and the block's number. One with barriers or shuffles becomes a coroutine (LLVM's
-`llvm.coro.*`): each thread of a block is an instance of it, which suspends where the thread waits. Before it does, it says what for, in the block's record; see scheduler.py.
+A kernel without barriers or shuffles becomes a function of the thread's and block's numbers. Any
+other becomes a coroutine (LLVM's `llvm.coro.*`): each thread of a block is an instance, which
+suspends where the thread waits. Before that it records what it waits for in the block's record; see
+scheduler.py.
 
     call i32 @llvm.nvvm.read.ptx.sreg.tid.x()      the parameter %emu.tid
     @shared0 = internal addrspace(3) global ...    bytes of the block's shared memory
     call void @llvm.nvvm.barrier...                suspend, waiting for the block
-    call T @llvm.nvvm.shfl.sync.bfly...            write the lane's value down, suspend, waiting for the warp, read the other lane's
+    call T @llvm.nvvm.shfl.sync.bfly...            write the lane's value, suspend, waiting for the
+                                                   warp, then read the other lane's
 """
 
 from __future__ import annotations
@@ -22,7 +25,13 @@ WAITS_FOR_NOTHING, WAITS_FOR_BLOCK, WAITS_FOR_WARP = 0, 1, 2
 """What a thread waits for: it has ended, a barrier, its warp."""
 
 RECORD = ("frames", "shared", "states", "exchange", "threads", "handles", "watch")
-"""The words of a block's record: where the threads' frames are (null: to be allocated), its shared memory, an i32 a thread (what it waits for), twice eight i64 a thread (what it gives its warp), how many threads there are, their coroutines' handles, and what is remembered of accesses (see races.py)."""
+"""The words of a block's record.
+
+frames: the threads' frames (null: allocate them); shared: its shared memory; states: an i32 per
+thread, what it waits for; exchange: twice eight i64 per thread, its values for the warp; threads:
+their number;
+handles: their coroutines; watch: the record of accesses (see races.py).
+"""
 
 _DEFINE = re.compile(r"^define ptx_kernel void @([\w.$-]+)\((.*)\)([^()]*)\{$")
 _SHARED = re.compile(r"^@(shared\d+) = internal addrspace\(3\) global \[(\d+) x (.+)\] poison, align (\d+)$")
@@ -35,9 +44,9 @@ _SHUFFLE = re.compile(
 )
 _MMA = re.compile(r"^  (%[\w.]+) = call (\{[^}]*\}) @llvm\.nvvm\.mma\.m16n8k16\.row\.col\.(bf16|f32\.f32)\((.*)\)")
 MMA = {"bf16": "xlanb.emu.mma.bf16", "f32.f32": "xlanb.emu.mma.f16"}
-"""The functions that compute a lane's results of a product of matrix fragments (see scheduler.py)."""
+"""The functions that compute a lane's results of a matrix fragment product (see scheduler.py)."""
 EXCHANGED = 8
-"""Words that a thread can give its warp at once."""
+"""Words that a thread can send to its warp at once."""
 _LABEL = re.compile(r"^([\w.$-]+):")
 _INCOMING = re.compile(r"%([\w.$-]+) \]")
 _SIZES = {"i8": 1, "i16": 2, "half": 2, "i32": 4, "float": 4, "i64": 8, "double": 8, "ptr": 8}
@@ -45,7 +54,7 @@ _SIZES = {"i8": 1, "i16": 2, "half": 2, "i32": 4, "float": 4, "i64": 8, "double"
 
 @dataclass
 class _Kernel:
-    """A kernel while it is rewritten."""
+    """A kernel being rewritten."""
 
     waits: bool
     offsets: dict[str, int] = field(default_factory=dict)
@@ -60,7 +69,7 @@ class _Kernel:
 
 
 def parameters_text(code: LaunchedCode) -> str:
-    """The parameters of a kernel as its definition has them."""
+    """Return a kernel's parameters as in its definition."""
     for line in code.ir.split("\n"):
         found = _DEFINE.match(line)
         if found is not None:
@@ -69,12 +78,14 @@ def parameters_text(code: LaunchedCode) -> str:
 
 
 def rewritten(code: LaunchedCode, prefix: str) -> tuple[list[str], list[str], str]:
-    """(globals and other functions, declarations, the kernel's function) of a kernel for the CPU; module-level symbols get a prefix, as many kernels become one module.
+    """Return a kernel for the CPU: (globals and other functions, declarations, its function).
 
-    The function takes the kernel's parameters, and (i32 %emu.tid, i32 %emu.ctaid, ptr %emu.block). A coroutine returns its handle.
+    Module-level symbols get a prefix, because many kernels become one module. The function takes
+    the kernel's parameters, and (i32 %emu.tid, i32 %emu.ctaid, ptr %emu.block). A coroutine returns
+    its handle.
 
     Raises:
-        CompilationError: an NVVM intrinsic that has no meaning here.
+        CompilationError: an NVVM intrinsic is not supported here.
     """
     k = _Kernel(code.waits)
     lines = code.ir.split("\n")
@@ -109,7 +120,7 @@ def rewritten(code: LaunchedCode, prefix: str) -> tuple[list[str], list[str], st
 
 
 def _place(k: _Kernel, found: re.Match[str]) -> None:
-    """Give an array of shared memory its place in the block's."""
+    """Assign an array of shared memory its place in the block's."""
     name, count, type_, align = found[1], int(found[2]), found[3], int(found[4])
     at = -(-k.size // align) * align
     k.offsets[name], k.size = at, at + count * _SIZES[type_]
@@ -165,7 +176,7 @@ def _register(found: re.Match[str]) -> str:
 
 
 def _begin(k: _Kernel) -> Iterator[str]:
-    """What stands at the beginning of the entry block."""
+    """Yield the first instructions of the entry block."""
     if not k.waits:
         if k.offsets:
             yield from _word("shared", 1)
@@ -223,7 +234,7 @@ def _end() -> Iterator[str]:
 
 
 def _suspend(k: _Kernel, state: int) -> Iterator[str]:
-    """Wait; the block that was being written goes on under another name."""
+    """Suspend; the current basic block continues under another name."""
     found, following = k.fresh("woken"), k.fresh("after")
     yield f"  store i32 {state}, ptr %emu.state"
     yield f"  %{found} = call i8 @llvm.coro.suspend(token none, i1 false)"
@@ -233,7 +244,10 @@ def _suspend(k: _Kernel, state: int) -> Iterator[str]:
 
 
 def _shuffle(k: _Kernel, result: str, type_: str, how: str, _: str, value: str, lane: str) -> Iterator[str]:
-    """Two places a thread, used in turns: a thread writes into one again only when all have read it."""
+    """Write a shuffle through two slots per thread, used in turn.
+
+    A thread reuses a slot only after all threads have read it.
+    """
     names = ("turn", "base", "mine", "lane", "first", "other", "from", "wide", "theirs", "slot", "next", "place")
     turn, base, mine, own, first, other, source, wide, theirs, slot, following, place = (
         f"%{k.fresh(name)}" for name in names
@@ -257,7 +271,7 @@ def _shuffle(k: _Kernel, result: str, type_: str, how: str, _: str, value: str, 
 
 
 def _multiply(k: _Kernel, result: str, type_: str, kind: str, arguments: str) -> Iterator[str]:
-    """A product of matrix fragments: a lane writes down its six words of A and B, and computes its results when all have."""
+    """Write a product of fragments: a lane stores its words, then computes its results."""
     turn, base, following, first, own = (f"%{k.fresh(n)}" for n in ("turn", "base", "next", "first", "lane"))
     given = arguments.split(", ")
     yield f"  {turn} = load i64, ptr %emu.turn"
@@ -284,7 +298,7 @@ def _multiply(k: _Kernel, result: str, type_: str, kind: str, arguments: str) ->
 
 
 def _source_lane(k: _Kernel, how: str, own: str, lane: str, result: str) -> Iterator[str]:
-    """The lane that a shuffle reads from (PTX ISA, shfl.sync, for segments of 32 lanes)."""
+    """Return the lane that a shuffle reads (PTX ISA, shfl.sync, segments of 32 lanes)."""
     if how == "bfly":
         yield f"  {result} = xor i32 {own}, {lane}"
     elif how == "idx":
@@ -297,7 +311,7 @@ def _source_lane(k: _Kernel, how: str, own: str, lane: str, result: str) -> Iter
 
 
 def _with_ends(k: _Kernel, lines: list[str]) -> Iterator[str]:
-    """The lines, with phis that name the block that a predecessor goes on as."""
+    """Return the lines with phis renamed to the blocks in which predecessors end."""
     for line in lines:
         if " = phi " in line and not line.startswith("  %emu."):
             yield _INCOMING.sub(lambda m: f"%{_last(k, m[1])} ]", line)

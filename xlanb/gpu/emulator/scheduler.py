@@ -1,8 +1,10 @@
-"""Blocks of threads on a CPU: functions in machine code that run a kernel's threads, each until it waits, and wake them when what they wait for has come.
+"""Run blocks of threads on a CPU, each thread until it waits; wake them when they can continue.
 
-    run(arguments, first, last, record)      blocks first, ..., last - 1 of a kernel, one after the other; gives 0, or what went wrong
+    run(arguments, first, last, record)      runs blocks first, ..., last - 1 of a kernel in order;
+                                             returns 0 or an error code
 
-A thread that waits for its warp goes on when all 32 lanes do so; one that waits for the block when every thread of it does, or has ended.
+A thread that waits for its warp continues when all 32 lanes wait for it. One that waits for the
+block continues when every thread of it waits or has ended.
 """
 
 from __future__ import annotations
@@ -44,14 +46,17 @@ _COROUTINES = (
 
 @dataclass(frozen=True)
 class Emulated:
-    """A kernel in a module for the CPU: the symbol of its `run`."""
+    """A kernel in a CPU module: the symbol of its `run`."""
 
     symbol: str
     arguments: int
 
 
 class EmulatorModule:
-    """A module of LLVM IR for the CPU with kernels and what runs their blocks; with `check` each access to memory is looked at (see races.py)."""
+    """An LLVM IR module for the CPU with kernels and the functions that run their blocks.
+
+    With `check`, each memory access is recorded (see races.py).
+    """
 
     def __init__(self, target: Target, *, check: bool = False) -> None:
         self._builder = ModuleBuilder("emulator", target)
@@ -66,7 +71,7 @@ class EmulatorModule:
         """Add a kernel with blocks of this many threads.
 
         Raises:
-            CompilationError: it has an NVVM intrinsic without a meaning here.
+            CompilationError: it has an unsupported NVVM intrinsic.
         """
         prefix = f"k{self._count}."
         self._count += 1
@@ -89,7 +94,7 @@ class EmulatorModule:
         return Emulated(run, len(names))
 
     def text(self) -> str:
-        """The module."""
+        """Return the module's text."""
         body = self._builder.text()
         known = {line.split("@", 1)[1].split("(", 1)[0] for line in body.split("\n") if line.startswith("declare ")}
         more = {line for line in self._declared if line.split("@", 1)[1].split("(", 1)[0] not in known}
@@ -112,7 +117,11 @@ class EmulatorModule:
 
 
 def define_multiplier(module: ModuleBuilder, symbol: str, element: Type) -> None:
-    """Write the function of a lane's results of mma.m16n8k16: of fragments that all lanes have written down, six words of two elements each (see emitters/tensor_cores.py)."""
+    """Write the function that computes a lane's results of mma.m16n8k16.
+
+    It reads the fragments that all lanes have stored, six words of two elements each (see
+    emitters/tensor_cores.py).
+    """
     names = (("warp", PTR), ("lane", I32), ("out", PTR), *((f"c{n}", FLOAT) for n in range(4)))
     parameters = [Parameter(t, n) for n, t in names]
     f = Function(module, symbol, parameters, "nounwind", None, "internal")
@@ -121,7 +130,7 @@ def define_multiplier(module: ModuleBuilder, symbol: str, element: Type) -> None
     group, pair = f.value(lane.zext(I64).lshr(2)), f.value((lane.zext(I64) & 3) * 2)
 
     def element_of(owner: Value, word: Value, half: Value) -> Value:
-        """One of the two elements of a word that a lane of the warp wrote."""
+        """Return one of the two elements of a word that a lane stored."""
         at = Pointer(warp, I64).address(owner * EXCHANGED + word)
         raw = Pointer(at, element)[half]
         if element is HALF:
@@ -149,31 +158,31 @@ class _Blocks:
         self.check = check
 
     def _begin_epoch(self) -> None:
-        """What threads did before is ordered before what they do from now on."""
+        """Order earlier accesses of all threads before later ones."""
         if self.check:
             epoch = Pointer(Pointer(self.block, PTR)[6], I64)
             epoch[0] = epoch[0] + 1
 
     def _begin(self, thread: Value, number: Value, result: str) -> str:
-        """The call that begins a thread."""
+        """Write the call that starts a thread."""
         arguments = [*self.given, thread, number, self.block]
         return f"call {result} @{self.kernel}({', '.join(map(repr, arguments))})"
 
     def run_plain(self, first: Value, last: Value) -> None:
-        """Threads that wait for nothing, one after the other."""
+        """Run threads that never wait, one after the other."""
         f = self.f
         with f.loop(last, first, guarded=True) as b:
             self._begin_epoch()
             self._each(b)
 
     def _each(self, b: Value | int) -> None:
-        """All threads of a block."""
+        """Run all threads of a block."""
         f = self.f
         with f.loop(self.threads) as t:
             f.write(self._begin(f.value(t).trunc(I32), f.value(b).trunc(I32), "void"))
 
     def run_waiting(self, first: Value, last: Value) -> Value:
-        """Threads as coroutines; gives what went wrong."""
+        """Run threads as coroutines; return an error code."""
         f = self.f
         states = Pointer(Pointer(self.block, PTR)[2], I32)
         handles = Pointer(Pointer(self.block, PTR)[5], PTR)
@@ -190,7 +199,7 @@ class _Blocks:
         return blocks.values[0]
 
     def _warps(self, states: Pointer, handles: Pointer, failed: Value) -> Value:
-        """Run each warp until none of its lanes waits for the others; gives what went wrong."""
+        """Run each warp until none of its lanes waits for the others; return an error code."""
         f = self.f
         with f.carried(self.threads // _WARP, [failed]) as warps:
             begin = f.mul(warps.index, _WARP)
@@ -205,7 +214,7 @@ class _Blocks:
         return warps.values[0]
 
     def _count(self, states: Pointer, begin: Value | int) -> Value:
-        """How many lanes of a warp wait for it."""
+        """Return how many lanes of a warp wait for it."""
         f = self.f
         with f.carried(_WARP, [f.const(I64, 0)]) as loop:
             waits = states[f.add(begin, loop.index)].equals(WAITS_FOR_WARP)
@@ -213,7 +222,7 @@ class _Blocks:
         return loop.values[0]
 
     def _wake(self, states: Pointer, handles: Pointer, begin: Value | int, count: int, state: int) -> Value:
-        """Resume threads that wait for something; gives how many."""
+        """Resume threads that wait for something; return how many."""
         f = self.f
         with f.carried(count, [f.const(I64, 0)]) as loop:
             at = f.add(begin, loop.index)

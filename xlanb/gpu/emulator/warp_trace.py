@@ -1,6 +1,4 @@
-"""The recorded execution of one warp by the emulator (see lanes.py): a displayable object without
-dependencies on the emulator.
-"""
+"""A warp's recorded execution (see lanes.py), displayable without the emulator."""
 
 from __future__ import annotations
 
@@ -17,9 +15,9 @@ if TYPE_CHECKING:
 class WarpStep:
     """One instruction as the lanes of a warp ran it for the n-th time.
 
-    `line` is the place in the kernel's LLVM IR, from 1; `values` holds what each lane computed, None where it did not
-    come there: a number, or for a pointer where it points ("p1+16" is byte 16 of the argument p1). A store has what it
-    writes, a barrier nothing.
+    `line` is the 1-based line of the kernel's LLVM IR. `values` has what each lane computed, or
+    None if it was inactive: a number, or what a pointer points to ("p1+16" is byte 16 of the
+    argument p1). A store has what it writes, a barrier nothing.
     """
 
     line: int
@@ -29,7 +27,7 @@ class WarpStep:
 
     @property
     def active(self) -> int:
-        """How many lanes took part."""
+        """How many lanes were active."""
         return sum(v is not None for v in self.values)
 
     def __str__(self) -> str:
@@ -40,7 +38,7 @@ class WarpStep:
 
 @dataclass(frozen=True, repr=False)
 class WarpTrace(Displayable):
-    """What one warp of a block did, step by step; `ir` is the kernel's LLVM IR, `lanes` how many threads it has."""
+    """The steps of one warp; `ir` is the kernel's LLVM IR, `lanes` the number of its threads."""
 
     kernel: str
     block: int
@@ -57,11 +55,14 @@ class WarpTrace(Displayable):
         return self.steps[key]
 
     def at(self, line: int) -> tuple[WarpStep, ...]:
-        """The steps at a line of the IR, one for each time that a lane came there."""
+        """Return the steps at a line of the IR, one per visit."""
         return tuple(s for s in self.steps if s.line == line)
 
     def frame(self) -> pd.DataFrame:
-        """A row for each step: line, round, instruction, active, and a column of values for each lane, by its number."""
+        """Return one row per step: line, round, instruction, active, and one column per lane.
+
+        The lanes' columns hold the values and have the lane numbers as names.
+        """
         import pandas as pd
 
         rows = [(s.line, s.round, s.text, s.active, *s.values[: self.lanes]) for s in self.steps]  # noqa: PD011 - a tuple
@@ -77,7 +78,7 @@ class WarpTrace(Displayable):
 
 
 def _text(value: float | str | None) -> str:
-    """A value of a lane for people; a dot where it has none."""
+    """Format a lane's value; a dot if it has none."""
     if value is None:
         return "."
     return f"{value:.4g}" if isinstance(value, float) else str(value)

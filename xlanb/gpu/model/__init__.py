@@ -1,1 +1,1 @@
-"""XLA:GPU's performance model: what a kernel costs, before and after a producer is fused into a consumer (xla/service/gpu/model)."""
+"""XLA:GPU's performance model: kernel costs before and after fusion (xla/service/gpu/model)."""

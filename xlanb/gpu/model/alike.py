@@ -1,11 +1,14 @@
-"""Fusions that count as one, so that each is tiled once (xla/service/gpu/fusion_deduplication_cache.cc).
+"""Identify equivalent fusions, so that each is tiled once.
+
+Follows xla/service/gpu/fusion_deduplication_cache.cc.
 
     alike = Alike()
-    alike.pair(producer, consumer)            a key that pairs share that count as one
-    alike.fused(fusion, key)                  what a pair became has the pair's key from then on
+    alike.pair(producer, consumer)            the key that equivalent pairs share
+    alike.fused(fusion, key)                  give the pair's key to the fusion made from it
 
-An instruction is known by its opcode, its shape, the shapes of its operands and its attributes. Which of its operands are
-the same counts not: x * x and x * y are alike for a producer x, and what was found for the first holds for the second.
+An instruction is identified by its opcode, its shape, the shapes of its operands and its
+attributes. Equal operands do not count: x * x and x * y are equivalent for a producer x, and share
+the result.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from xlanb.transforms.simplifiers.hlo_cse import computation_keys
 
 
 class PairKey(NamedTuple):
-    """A producer, a consumer, and the place of the first operand that is the producer."""
+    """A producer, a consumer, and the index of the first operand that is the producer."""
 
     producer: int
     consumer: int
@@ -28,7 +31,7 @@ class PairKey(NamedTuple):
 
 
 class Alike:
-    """Numbers that alike instructions share."""
+    """Numbers that equivalent instructions share."""
 
     def __init__(self) -> None:
         self._known: dict[HloInstruction, int] = {}
@@ -36,11 +39,11 @@ class Alike:
         self._computation_key = computation_keys()
 
     def pair(self, producer: HloInstruction, consumer: HloInstruction) -> PairKey:
-        """The key of a producer and a consumer that uses it."""
+        """Return the key of a producer and a consumer that uses it."""
         return PairKey(self._of(producer), self._of(consumer), consumer.operands.index(producer))
 
     def fused(self, fusion: HloInstruction, key: PairKey) -> None:
-        """Say what pair a fusion was made of."""
+        """Record the pair that a fusion was made from."""
         self._known[fusion] = self._number(key)
 
     def _of(self, i: HloInstruction) -> int:

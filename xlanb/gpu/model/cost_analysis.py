@@ -1,10 +1,12 @@
-"""What XLA:GPU counts of an instruction before it estimates times (gpu_hlo_cost_analysis.h): operations in clock cycles, bytes
-of each operand and of the result, how much of each operand is used, how often code is emitted.
+"""XLA:GPU's counts for an instruction, from which times are estimated (gpu_hlo_cost_analysis.h).
+
+They are operations in clock cycles, bytes of each operand and of the result, utilization of each
+operand, and code duplication.
 
     costs = GpuCostAnalysis(device)
     costs.of(i).flops, .operand_bytes[0], .output_bytes
 
-Within a fusion an instruction counts as often as those that use it read its elements.
+Within a fusion, an instruction counts as often as its users read its elements.
 """
 
 from __future__ import annotations
@@ -37,10 +39,15 @@ _FORWARDED = frozenset((O.PARAMETER, O.CONSTANT, O.GET_TUPLE_ELEMENT, O.DOMAIN))
 
 @dataclass(slots=True)
 class Properties:
-    """Counts of one instruction.
+    """The counts of one instruction.
 
-    `utilization` of an operand is how often each of its elements is read on average; `uses` and `emitted` are, of an
-    instruction within a fusion, how often its elements are computed and its code is emitted.
+    Attributes:
+        flops: operations, in clock cycles.
+        output_bytes: bytes written.
+        operand_bytes: bytes read of each operand.
+        utilization: how often each element of an operand is read on average.
+        uses: how often the elements of an instruction within a fusion are computed.
+        emitted: how often its code is emitted.
     """
 
     flops: float = 0.0
@@ -52,7 +59,7 @@ class Properties:
 
 
 class GpuCostAnalysis:
-    """Counts of instructions, each made once until it is forgotten."""
+    """Counts of instructions, cached until they are forgotten."""
 
     def __init__(self, device: GpuDevice) -> None:
         self._profile = op_profile(device)
@@ -62,28 +69,28 @@ class GpuCostAnalysis:
         self._root_uses: dict[HloInstruction, float] = {}
 
     def of(self, i: HloInstruction) -> Properties:
-        """The counts of an instruction."""
+        """Return the counts of an instruction."""
         found = self._known.get(i)
         if found is None:
             found = self._known[i] = self._count(i)
         return found
 
     def forget(self, i: HloInstruction) -> None:
-        """Recompute an instruction's cost when it is next requested: it has changed."""
+        """Forget an instruction's counts, because it has changed."""
         self._known.pop(i, None)
 
     def cycles(self, opcode: O, shape: Shape) -> int:
-        """Clock cycles for one element of an elementwise operation."""
+        """Return the clock cycles for one element of an elementwise operation."""
         dtype = str(shape.element_type) if isinstance(shape, ArrayShape) else ""
         return self._profile.get((opcode, dtype), DEFAULT_CYCLES)
 
     def common_utilization(self, a: HloInstruction, b: HloInstruction) -> float:
-        """How often elements of two values of one fusion are read for the same element of what uses both."""
+        """Return how often two values of a fusion are read for the same element of their users."""
         shared = self._roots[a] & self._roots[b]
         return sum(self._root_uses[r] for r in shared)
 
     def uses_elementwise_from_root(self, fusion: HloInstruction, number: int) -> bool:
-        """Whether a fusion reads a parameter once for each element of its result, at the same place."""
+        """Whether a fusion reads a parameter once per result element, at the same index."""
         self.of(fusion)
         fused = fusion.fused_computation
         return self.common_utilization(fused.parameters[number], fused.root) == 1.0
@@ -93,7 +100,7 @@ class GpuCostAnalysis:
         return self.merged_size(producer, consumer) > _MAX_IR_SIZE
 
     def merged_size(self, producer: HloInstruction, consumer: HloInstruction) -> int:
-        """How many instructions the fusion of two would emit, duplicates included."""
+        """Return how many instructions the fusion of two would emit, duplicates included."""
         copies = 1
         size = self.of(consumer).emitted
         if consumer.opcode is O.FUSION:
@@ -119,7 +126,7 @@ class GpuCostAnalysis:
         return p
 
     def applied(self, computation: HloComputation) -> float:
-        """Operations of one application of a reducer or the like."""
+        """Return the operations of one application of a computation, such as a reducer."""
         found = self._reducers.get(computation)
         if found is None:
             found = self._reducers[computation] = sum(self._count(i).flops for i in computation)
@@ -145,16 +152,19 @@ class GpuCostAnalysis:
         return p
 
     def _read(self, parameter: HloInstruction) -> float:
-        """Bytes that a fusion reads of a parameter; of a tuple those of the elements that it takes."""
+        """Return the bytes that a fusion reads of a parameter, for a tuple of its used elements."""
         if isinstance(parameter.shape, TupleShape):
             return sum(map(self._read, parameter.users))
         return float(_rounded(_bytes(parameter.shape) * self._known[parameter].uses))
 
     def _propagate(self, fused: HloComputation) -> tuple[float, float]:
-        """Count how often each instruction of a fusion is used and emitted, from the root up; operations and emitted code.
+        """Count how often each instruction of a fusion is used and emitted, from the root up.
 
-        The instructions from which only elementwise ones lead to an instruction are its roots: read for the same element of
-        a root, it is computed once.
+        The roots of an instruction are those that it reaches through elementwise instructions only:
+        for the same element of a root, it is computed once.
+
+        Returns:
+            The operations, and the emitted code.
         """
         order = fused.post_order()[::-1]
         roots: dict[HloInstruction, dict[HloInstruction, None]] = {i: {} for i in order}
@@ -271,7 +281,7 @@ def _sort(costs: GpuCostAnalysis, i: HloInstruction, p: Properties) -> None:
 
 
 def concatenate_cycles(i: HloInstruction) -> int:
-    """Cycles for an element of a concatenation; many where the warps diverge."""
+    """Return the cycles per element of a concatenation; many if warps diverge."""
     dimension = i.dimensions[0]
     unaligned = dimension > 0 and i.operands[0].array_shape.dimensions[dimension] & 31
     return _DIVERGENT_CONCATENATED if unaligned else _CONCATENATED
@@ -296,7 +306,7 @@ _COUNTS: Final[Mapping[O, Callable[[GpuCostAnalysis, HloInstruction, Properties]
 
 
 def _cumulative_dimension(i: HloInstruction) -> int | None:
-    """The dimension that a reduce-window reduces as a whole and gives again in full size, if it does."""
+    """Return the dimension along which a reduce-window is cumulative, or None."""
     windows = i.window.dimensions
     sized = [d for d in windows if d.size != 1]
     padded = [d for d in windows if d.padding_low or d.padding_high]
@@ -325,7 +335,7 @@ def _first(shape: Shape) -> Shape:
 
 
 def _bytes(shape: Shape) -> float:
-    """Bytes of an array; of a tuple those of its table of pointers."""
+    """Return the bytes of an array, or of a tuple's pointer table."""
     return float(_POINTER * len(shape.shapes)) if isinstance(shape, TupleShape) else float(shape.byte_size)
 
 
@@ -338,10 +348,10 @@ def _ratio(a: int, b: int) -> float:
 
 
 def _rounded(number: float) -> int:
-    """To the nearest integer, halves away from zero."""
+    """Round to the nearest integer, halves away from zero."""
     return math.floor(number + 0.5) if number >= 0 else -math.floor(0.5 - number)
 
 
 def _single(number: float) -> float:
-    """In single precision, in which the counts are rounded up to whole elements."""
+    """Round to single precision, in which counts are rounded up to whole elements."""
     return float(np.float32(number))

@@ -35,7 +35,7 @@ _LOOP_FUSIBLE = frozenset(
 
 
 def is_triton_fusion(i: HloInstruction) -> bool:
-    """Whether it is a fusion for Triton's emitter that others may be fused into."""
+    """Whether it is a Triton fusion that others may be fused into."""
     return i.opcode is O.FUSION and i.get("kind") == "kCustom" and fusion_config(i).get("kind") == TRITON_KIND
 
 
@@ -50,7 +50,7 @@ def is_loop_fusion(i: HloInstruction) -> bool:
 
 
 def keeps_bit_width(i: HloInstruction) -> bool:
-    """Whether the elements of a bitcast are as wide as those of its operand."""
+    """Whether a bitcast's elements are as wide as its operand's."""
     return (
         isinstance(i.shape, ArrayShape)
         and isinstance(i.operands[0].shape, ArrayShape)
@@ -59,7 +59,7 @@ def keeps_bit_width(i: HloInstruction) -> bool:
 
 
 def is_elementwise_gpu(i: HloInstruction) -> bool:
-    """Whether element n of the result depends on element n of the operands only; a fusion of any kind may be so."""
+    """Whether element n of the result depends only on element n of the operands."""
     if i.opcode is O.FUSION:
         return all(f.opcode is O.PARAMETER or is_elementwise(f) for f in i.fused_computation)
     return is_elementwise(i)
@@ -69,7 +69,7 @@ def is_elementwise_gpu(i: HloInstruction) -> bool:
 
 
 def transposes_minor_dimension(i: HloInstruction) -> bool:
-    """Whether the dimension that is fastest in memory is another one afterwards; of a fusion, whether one inside does."""
+    """Whether it, or an instruction within it, changes the minormost dimension."""
     if i.opcode is O.FUSION:
         return any(map(transposes_minor_dimension, i.fused_computation))
     if i.opcode is O.COPY:
@@ -88,7 +88,7 @@ def transposes_minor_dimension(i: HloInstruction) -> bool:
 
 
 def _minor(shape: ArrayShape) -> tuple[int, int]:
-    """The fastest dimension that is longer than 1, and its place; (-1, rank) where there is none."""
+    """Return the minormost dimension longer than 1 and its position, or (-1, rank)."""
     for n, d in enumerate(shape.minor_to_major):
         if shape.dimensions[d] > 1:
             return d, n
@@ -96,14 +96,14 @@ def _minor(shape: ArrayShape) -> tuple[int, int]:
 
 
 def is_physically_transposing(i: HloInstruction) -> bool:
-    """Whether it, or an instruction in it, writes elements in another order than it reads them."""
+    """Whether it, or an instruction within it, changes the order of elements in memory."""
     if i.opcode is O.FUSION and any(map(is_physically_transposing, i.fused_computation)):
         return True
     return i.opcode is O.COPY or (i.opcode is O.TRANSPOSE and not is_bitcast_transpose(i))
 
 
 def is_input_fusible_reduction(i: HloInstruction) -> bool:
-    """Whether it is a reduction of rows or columns, or a fusion with one as a result's hero."""
+    """Whether it is a row or column reduction, or a fusion with one as a hero."""
     if i.opcode is not O.FUSION:
         return is_reduction_of_rows_or_columns(i)
     view = FusionView(i)
@@ -121,7 +121,7 @@ def is_input_fusible_transpose(i: HloInstruction) -> bool:
 
 
 def is_input_fusible_scatter(i: HloInstruction) -> bool:
-    """Whether it is a scatter, or an input fusion of which one is the root."""
+    """Whether it is a scatter, or an input fusion with one as its root."""
     if i.opcode is O.FUSION:
         return i.fused_computation.root.opcode is O.SCATTER and bool(i.get("kind") == "kInput")
     return i.opcode is O.SCATTER
@@ -135,7 +135,7 @@ def is_input_fusible(i: HloInstruction) -> bool:
 
 
 def significant_reduction(i: HloInstruction) -> HloInstruction | None:
-    """A reduction of at least 16 elements for each of its result's, in it or itself."""
+    """Return a reduction of at least 16 elements per result, itself or within it."""
     for n in FusionView(i).nodes():
         if n.opcode is O.REDUCE and isinstance(n.shape, ArrayShape):
             made = n.shape.element_count
@@ -148,7 +148,7 @@ def significant_reduction(i: HloInstruction) -> HloInstruction | None:
 
 
 def scatter_objection(producer: HloInstruction, consumer: HloInstruction) -> str:
-    """Why a scatter cannot be emitted in a fusion of two; "" where it can, or there is none."""
+    """Return why a scatter cannot be emitted in a fusion of both, or ""."""
     if is_input_fusible_scatter(producer):
         return f"{producer.name} is a scatter, which cannot be a producer"
     if not is_input_fusible_scatter(consumer):
@@ -167,7 +167,7 @@ def scatter_objection(producer: HloInstruction, consumer: HloInstruction) -> str
 
 
 def shared_memory(i: HloInstruction) -> int:
-    """Bytes of shared memory that an instruction's tiles take, of a fusion those of all in it."""
+    """Return the bytes of shared memory for tiles of an instruction, or of all within a fusion."""
     if i.opcode is O.FUSION:
         return sum(map(shared_memory, i.fused_computation))
     if i.opcode is O.REDUCE:
@@ -180,14 +180,14 @@ def shared_memory(i: HloInstruction) -> int:
 
 
 def reduction_count(i: HloInstruction) -> int:
-    """Reductions of rows or columns in it."""
+    """Return the number of row or column reductions within it."""
     if i.opcode is O.FUSION:
         return sum(map(reduction_count, i.fused_computation))
     return int(is_reduction_of_rows_or_columns(i))
 
 
 def parameter_objection(consumer: HloInstruction, producer: HloInstruction, *, is_consumer_producer: bool) -> str:
-    """Why the kernel of two instructions would have too many parameters; "" where it has not."""
+    """Return why the kernel of two instructions would have too many parameters, or ""."""
     outputs = _buffers(consumer.shape) + _buffers(producer.shape)
     if len(consumer.operands) + len(producer.operands) - 1 + outputs <= MAX_OPERANDS_AND_OUTPUTS:
         return ""
@@ -203,7 +203,7 @@ def parameter_objection(consumer: HloInstruction, producer: HloInstruction, *, i
 def budget_objection(
     consumer: HloInstruction, producer: HloInstruction, device: GpuDevice, *, is_consumer_producer: bool = False
 ) -> str:
-    """Why one kernel has too little shared memory, registers or parameters for two instructions; "" where it has not."""
+    """Return why two instructions do not fit one kernel's shared memory or parameters, or ""."""
     shared = shared_memory(consumer) + shared_memory(producer)
     limit = device.architecture.shared_memory_per_block
     if shared > limit:
@@ -215,7 +215,7 @@ def budget_objection(
 
 
 def _buffers(shape: Shape) -> int:
-    """The buffers of a shape, the table of a tuple among them."""
+    """Return the number of buffers of a shape, including tuple tables."""
     return 1 + sum(map(_buffers, shape.shapes)) if isinstance(shape, TupleShape) else 1
 
 
@@ -223,7 +223,7 @@ def _buffers(shape: Shape) -> int:
 
 
 def is_loop_fusible_as_producer(i: HloInstruction) -> bool:
-    """Whether a loop can compute it element by element, for one that reads it."""
+    """Whether a loop can compute it element by element for its user."""
     if not has_no_side_effect(i):
         return False
     if i.opcode in (O.IOTA, O.CONSTANT):
@@ -240,7 +240,7 @@ def is_loop_fusible_as_producer(i: HloInstruction) -> bool:
 
 
 def is_multi_output_root(i: HloInstruction) -> bool:
-    """Whether it can be one of several results of a kernel."""
+    """Whether it can be one of a kernel's results."""
     return (
         has_no_side_effect(i)
         and not is_custom_fusion(i)
@@ -251,7 +251,7 @@ def is_multi_output_root(i: HloInstruction) -> bool:
 
 
 def deciding_hero(i: HloInstruction) -> HloInstruction:
-    """The hero that decides about the loop of an instruction: a reduction or tiled transpose where there is one."""
+    """Return the hero that decides an instruction's loop, a reduction or tiled transpose if any."""
     if i.opcode is not O.FUSION:
         return i
     view = FusionView(i)
@@ -264,7 +264,7 @@ def deciding_hero(i: HloInstruction) -> HloInstruction:
 
 
 def heroes_objection(a: HloInstruction, b: HloInstruction) -> str:
-    """Why two heroes cannot be in one kernel; "" where they can."""
+    """Return why two heroes cannot share a kernel, or ""."""
     reduces_a, reduces_b = is_reduction_of_rows_or_columns(a), is_reduction_of_rows_or_columns(b)
     tiled_a, tiled_b = tiled_transpose(a), tiled_transpose(b)
     if reduces_a and reduces_b and dimensions_of(a) != dimensions_of(b):
@@ -281,7 +281,7 @@ def heroes_objection(a: HloInstruction, b: HloInstruction) -> str:
 
 
 def _untiled(above: HloInstruction, below: HloInstruction, hero: HloInstruction) -> str:
-    """Why a tiled transpose in a fusion would need a loop in one that reads it."""
+    """Return why a fusion's tiled transpose would not be tiled in its user's loop, or ""."""
     if tiled_transpose(hero) is None or above.opcode is not O.FUSION or below.opcode is not O.FUSION:
         return ""
     if above not in below.operands:
@@ -295,7 +295,7 @@ def _untiled(above: HloInstruction, below: HloInstruction, hero: HloInstruction)
 
 
 def loop_objection(a: HloInstruction, b: HloInstruction) -> str:
-    """Why two instructions have no loop in common for one kernel with the results of both; "" where they have."""
+    """Return why two instructions have no common loop for one kernel with both results, or ""."""
     hero_a, hero_b = deciding_hero(a), deciding_hero(b)
     found = heroes_objection(hero_a, hero_b) or _untiled(a, b, hero_a) or _untiled(b, a, hero_b)
     if found:
@@ -307,7 +307,7 @@ def loop_objection(a: HloInstruction, b: HloInstruction) -> str:
 
 
 def _loop_shape(owner: HloInstruction, hero: HloInstruction) -> Shape:
-    """The shape that the kernel of a hero iterates over."""
+    """Return the shape that a hero's kernel iterates over."""
     inner = find_hero(hero, FusionView(owner)) if owner.opcode is O.FUSION else hero
     if is_reduction_of_rows_or_columns(hero) or tiled_transpose(inner) is not None:
         return inner.operands[0].shape
@@ -315,9 +315,7 @@ def _loop_shape(owner: HloInstruction, hero: HloInstruction) -> Shape:
 
 
 def producer_objection(producer: HloInstruction, *, is_in_place: bool) -> str:
-    """Why an instruction's result cannot be an additional result of its user's fusion; "" if it
-    can.
-    """
+    """Return why a producer's result cannot be added to its user's fusion, or ""."""
     if producer.opcode is O.FUSION and isinstance(producer.shape, TupleShape):
         return f"{producer.name} already has several results"
     if is_in_place:

@@ -1,4 +1,7 @@
-"""Which emitter a fusion would get: its roots, their heroes, its kind (xla/service/gpu/hlo_fusion_analysis.h)."""
+"""Which emitter a fusion gets: its roots, their heroes and its kind.
+
+Follows xla/service/gpu/hlo_fusion_analysis.h.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ class EmitterKind(Enum):
 
 @dataclass(frozen=True)
 class Transpose:
-    """A transpose through shared memory: its result's sizes and permutation with neighbouring dimensions merged."""
+    """A transpose through shared memory, with adjacent dimensions of its result merged."""
 
     dimensions: tuple[int, ...]
     permutation: tuple[int, ...]
@@ -51,19 +54,17 @@ class Transpose:
     operand_shape: ArrayShape
     shared_bytes: int
     tile: tuple[int, ...] = ()
-    """Of a packed transpose, the canonical result's tile."""
+    """For a packed transpose, the canonical result's tile."""
     canonical: tuple[int, ...] = ()
-    """Of a packed transpose, the canonical result's sizes."""
+    """For a packed transpose, the canonical result's sizes."""
 
     def is_equivalent(self, other: Transpose) -> bool:
-        """Whether both exchange the same dimensions of the same sizes."""
+        """Whether both exchange equal dimensions."""
         return (self.dimensions, self.permutation, self.bits) == (other.dimensions, other.permutation, other.bits)
 
 
 def tiled_transpose(i: HloInstruction) -> Transpose | None:
-    """How a transpose would go through shared memory; None for one that would not, and for what is
-    not a transpose.
-    """
+    """Return how a transpose uses shared memory, or None for any other instruction."""
     if i.opcode is not O.TRANSPOSE:
         return None
     read, permutation = grouped_transpose(i)
@@ -88,7 +89,10 @@ def tiled_transpose(i: HloInstruction) -> Transpose | None:
 def _packed_tile(
     sizes: tuple[int, ...], permutation: tuple[int, ...], bits: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The tile and the canonical sizes [.., T2, .., A, T1, B] of a transpose of elements narrower than a bank."""
+    """Return tile and canonical sizes [.., T2, .., A, T1, B] of a packed transpose.
+
+    Its elements are narrower than a bank.
+    """
     if bits >= _BANK_BITS:
         return None
     output, permuted = list(sizes), list(permutation)
@@ -124,12 +128,12 @@ def _packed_tile(
 
 
 def bit_width(shape: Shape) -> int:
-    """Bits of an element in memory; a pred has 8."""
+    """Return the bits of an element in memory; a pred has 8."""
     return shape.element_type.bits if isinstance(shape, ArrayShape) else 0
 
 
 def find_hero(root: HloInstruction, view: FusionView) -> HloInstruction:
-    """The hero of a root within a fusion: see xlanb.gpu.heroes."""
+    """Return the hero of a root within a fusion; see xlanb.gpu.heroes."""
     hero = root
     while is_intermediate(hero, 1):
         above = view.resolve(hero.operands[0])
@@ -144,7 +148,10 @@ def find_hero(root: HloInstruction, view: FusionView) -> HloInstruction:
 
 
 def _only_above(root: HloInstruction, view: FusionView, opcode: O) -> HloInstruction | None:
-    """The one concatenation or tiled transpose that a root reaches through intermediate ones, where only such depend on it."""
+    """Return the only concatenation or tiled transpose above a root, or None.
+
+    It must be reached through intermediate instructions, and only such may depend on it.
+    """
     hero: HloInstruction | None = None
     passed: set[HloInstruction] = set()
 
@@ -164,7 +171,7 @@ def _only_above(root: HloInstruction, view: FusionView, opcode: O) -> HloInstruc
 
 
 class FusionAnalysis:
-    """What is known of a fusion that exists (one instruction) or would (a producer and a consumer)."""
+    """Facts about a fusion: an instruction, or a producer and consumer that could be fused."""
 
     def __init__(self, view: FusionView, device: GpuDevice, config: Mapping[str, Any] = MappingProxyType({})) -> None:
         self.view = view
@@ -180,18 +187,18 @@ class FusionAnalysis:
 
     @staticmethod
     def of(*parts: HloInstruction, device: GpuDevice) -> FusionAnalysis:
-        """The analysis of an instruction, or of a producer fused into a consumer."""
+        """Return the analysis of an instruction, or of a producer fused into a consumer."""
         configs = (fusion_config(p) for p in reversed(parts) if p.backend_config)
         return FusionAnalysis(FusionView(*parts), device, next(configs, {}))
 
     @cached_property
     def smallest_input_bits(self) -> int:
-        """Bits of the narrowest element that is read; a large number where nothing is."""
+        """Bits of the narrowest element read; a large number if nothing is read."""
         return _smallest_bits(p.shape for p in self.view.parameters)
 
     @cached_property
     def smallest_output_bits(self) -> int:
-        """Bits of the narrowest element that is written."""
+        """Bits of the narrowest element written."""
         return _smallest_bits(r.shape for r in self.roots)
 
     @cached_property
@@ -207,7 +214,10 @@ def _smallest_bits(shapes: object) -> int:
 
 
 def _consistent_transpose(roots: Sequence[HloInstruction], heroes: Sequence[HloInstruction]) -> Transpose | None:
-    """The transpose that every root with a transposing hero has, where the other roots have its operand's shape."""
+    """Return the transpose that all transposing heroes have in common.
+
+    Returns None if they differ, or if another root has not its operand's shape.
+    """
     found: Transpose | None = None
     others: list[HloInstruction] = []
     for root, hero in zip(roots, heroes, strict=True):
@@ -224,7 +234,7 @@ def _consistent_transpose(roots: Sequence[HloInstruction], heroes: Sequence[HloI
 
 
 def is_reshape_or_transpose_bitcast(a: Shape, b: Shape) -> bool:
-    """Whether the bytes of two arrays are the same elements in the same order, whatever their types."""
+    """Whether two arrays have the same elements in the same order in memory, regardless of type."""
     if not isinstance(a, ArrayShape) or not isinstance(b, ArrayShape):
         return False
     if a.element_count != b.element_count:
@@ -267,7 +277,7 @@ def _kind(
 
 
 def _is_reduction(roots: Sequence[HloInstruction], heroes: Sequence[HloInstruction], view: FusionView) -> bool:
-    """Whether a root is a reduction of rows or columns, and the others fit in its loop."""
+    """Whether a root is a row or column reduction, and the others fit its loop."""
     pairs = list(zip(roots, heroes, strict=True))
     first = next((hero for root, hero in pairs if is_real_reduction_hero(root, hero)), None)
     if first is None:
@@ -285,14 +295,14 @@ def _is_reduction(roots: Sequence[HloInstruction], heroes: Sequence[HloInstructi
 
 
 def elements_in(shape: Shape) -> int:
-    """Elements of an array, of a tuple those of all leaves."""
+    """Return the element count of an array, or of all leaves of a tuple."""
     if isinstance(shape, ArrayShape):
         return shape.element_count
     return sum(prod(s.dimensions) for _, s in shape.leaves() if isinstance(s, ArrayShape))
 
 
 class FusionAnalyses:
-    """Analyses of instructions and pairs, kept until one of them changes (HloFusionAnalysisCache)."""
+    """Cached analyses of instructions and pairs (HloFusionAnalysisCache)."""
 
     def __init__(self, device: GpuDevice) -> None:
         self.device = device
@@ -300,7 +310,7 @@ class FusionAnalyses:
         self._keys: dict[HloInstruction, set[tuple[HloInstruction, ...]]] = {}
 
     def of(self, *parts: HloInstruction) -> FusionAnalysis:
-        """The analysis of an instruction, or of a producer fused into a consumer."""
+        """Return the analysis of an instruction, or of a producer fused into a consumer."""
         found = self._known.get(parts)
         if found is None:
             found = self._known[parts] = FusionAnalysis.of(*parts, device=self.device)
@@ -309,6 +319,6 @@ class FusionAnalyses:
         return found
 
     def invalidate(self, i: HloInstruction) -> None:
-        """Forget what was known of an instruction that is about to change."""
+        """Forget the analyses of an instruction that is about to change."""
         for key in self._keys.pop(i, ()):
             self._known.pop(key, None)

@@ -1,9 +1,11 @@
-"""One or two instructions seen as one fusion, before any is made (HloFusionAdaptor of xla/hlo/utils/hlo_traversal.h).
+"""View one or two instructions as one fusion, without creating it.
+
+Follows HloFusionAdaptor of xla/hlo/utils/hlo_traversal.h.
 
     view = FusionView(producer, consumer)
-    view.roots        what the fusion would give
-    view.parameters   what it would read
-    view.operands(i)  the operands of an instruction inside; parameters of fusions are looked through
+    view.roots        the fusion's results
+    view.parameters   what it reads
+    view.operands(i)  the operands of an instruction inside; fusion parameters are resolved
 
 A single instruction is a fusion of itself.
 """
@@ -23,7 +25,7 @@ _HIDDEN = frozenset((O.PARAMETER, O.TUPLE, O.GET_TUPLE_ELEMENT))
 class FusionView:
     """A producer and its consumer, or one instruction, as one fusion; each may be a fusion itself.
 
-    With `keeps_producer` the results of the producer that others use are results of the fusion too.
+    With `keeps_producer`, results of the producer that others use are results of the fusion too.
     """
 
     def __init__(self, *parts: HloInstruction, keeps_producer: bool = False) -> None:
@@ -33,18 +35,18 @@ class FusionView:
         self.roots = self._all_roots(keeps_producer)
 
     def contains(self, i: HloInstruction) -> bool:
-        """Whether an instruction is one of the parts, or in the computation of one."""
+        """Whether an instruction is one of the parts, or within one."""
         return i in self._singles or i.parent in self._fusions
 
     def operands(self, i: HloInstruction) -> tuple[HloInstruction, ...]:
-        """The operands as the fusion has them: an instruction inside, or one outside that it reads."""
+        """Return the operands as the fusion has them: inside it, or outside and read by it."""
         if i.opcode is O.PARAMETER:
             found = self.resolve(i)
             return () if found is i else (found,)
         return tuple(self.resolve(o) for o in i.operands)
 
     def resolve(self, operand: HloInstruction) -> HloInstruction:
-        """What an operand of an instruction inside stands for."""
+        """Return what an operand of an instruction inside refers to."""
         i = operand
         while True:
             if i.opcode is O.GET_TUPLE_ELEMENT and i.operands[0].opcode is O.FUSION:
@@ -60,7 +62,7 @@ class FusionView:
             i = fusion.operands[i.parameter_number]
 
     def users(self, i: HloInstruction) -> list[HloInstruction]:
-        """Instructions inside that use one inside, or one outside that the fusion reads."""
+        """Return the users inside of an instruction inside, or of one that the fusion reads."""
         found: list[HloInstruction] = []
         fusion = self._fusions.get(i.parent)
         if fusion is not None and i.is_root:
@@ -86,7 +88,10 @@ class FusionView:
 
     @property
     def parameters(self) -> list[HloInstruction]:
-        """What the fusion reads, in the order of the fused fusion's operands; each once where there are two parts."""
+        """What the fusion reads, in the order of the created fusion's operands.
+
+        Each is listed once if there are two parts.
+        """
         if len(self.parts) == 1:
             return list(self.parts[0].operands)
         producer, consumer = self.parts
@@ -103,7 +108,7 @@ class FusionView:
         return found
 
     def nodes(self) -> Iterator[HloInstruction]:
-        """The instructions inside, without parameters and tuples."""
+        """Yield the instructions inside, without parameters and tuples."""
         for part in self.parts:
             if part.opcode is O.FUSION:
                 yield from (i for i in part.fused_computation if i.opcode not in _HIDDEN)
@@ -121,7 +126,7 @@ class FusionView:
         step: Callable[[HloInstruction], Iterable[HloInstruction]],
         advances: Callable[[HloInstruction], bool] = lambda _: True,
     ) -> Iterator[HloInstruction]:
-        """Instructions inside, breadth first from some; `advances` says past which to go on."""
+        """Walk instructions inside breadth-first; `advances` decides where to continue."""
         queue = deque(dict.fromkeys(start))
         seen = set(queue)
         while queue:
@@ -154,7 +159,7 @@ class FusionView:
 
 
 def _index_outside(user: HloInstruction, consumer: HloInstruction) -> int | None:
-    """Which result of a producer one of its users takes that is not (only) the consumer."""
+    """Return which result of a producer a user other than the consumer takes."""
     if user.opcode is O.GET_TUPLE_ELEMENT:
         return user.tuple_index if any(u is not consumer for u in user.users) else None
     return None if user is consumer else 0
@@ -165,7 +170,7 @@ def _producer_of(operand: HloInstruction) -> HloInstruction:
 
 
 def _roots_of(i: HloInstruction) -> list[HloInstruction]:
-    """The results of an instruction, of nested tuples all leaves."""
+    """Return an instruction's results, all leaves of nested tuples."""
     if i.opcode is not O.FUSION:
         return [i]
     roots, stack = [], [i.fused_computation.root]

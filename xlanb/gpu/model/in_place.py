@@ -1,5 +1,6 @@
-"""Updates in place on a GPU, and when fusing something into one would read what is overwritten already
-(AliasInfo::GetInPlaceInputOutputPairs, InstructionFusion::ShouldFuseInPlaceOp).
+"""In-place updates on a GPU, and when fusing into one would read overwritten data.
+
+Follows AliasInfo::GetInPlaceInputOutputPairs and InstructionFusion::ShouldFuseInPlaceOp.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from xlanb.hlo.opcode import HloOpcode as O
 
 
 def updated_operands(i: HloInstruction) -> list[int]:
-    """The numbers of the operands whose buffers an instruction overwrites with its results."""
+    """Return the indices of the operands whose buffers an instruction overwrites."""
     if i.opcode is O.DYNAMIC_UPDATE_SLICE:
         return [0]
     if i.opcode is O.SCATTER:
@@ -31,7 +32,7 @@ def updated_operands(i: HloInstruction) -> list[int]:
 
 
 def objection(producer: HloInstruction, consumer: HloInstruction) -> str:
-    """Why a producer must not be fused into a consumer that updates in place; "" where it may."""
+    """Return why a producer must not be fused into an in-place update, or ""."""
     for n in updated_operands(consumer):
         buffer = consumer.operands[n]
         if any(o is buffer for k, o in enumerate(consumer.operands) if k != n):
@@ -62,7 +63,7 @@ def _conflict(producer: HloInstruction, consumer: HloInstruction) -> str:
 
 
 def _same_box(read: HloInstruction, update: HloInstruction, producer: HloInstruction, consumer: HloInstruction) -> bool:
-    """Whether a slice is the part that an update overwrites."""
+    """Whether a slice is exactly the part that an update overwrites."""
     starts = [_outside(consumer, o) for o in update.operands[2:]]
     if read.opcode is O.SLICE:
         boxes = read.attributes["slice"]
@@ -75,7 +76,7 @@ def _same_box(read: HloInstruction, update: HloInstruction, producer: HloInstruc
 
 
 def _moved_inside(producer: HloInstruction, fusion: HloInstruction) -> str:
-    """Why a fusion that updates in place cannot read an elementwise producer: it moves its elements elsewhere."""
+    """Return why an in-place fusion cannot read an elementwise producer, or ""."""
     root_sources = {_behind_bitcasts(r) for r in roots_of(fusion)}
     start = fusion.fused_computation.parameters[fusion.operands.index(producer)]
     for i in _reached(start):
@@ -95,7 +96,7 @@ def _used_in_another_order(producer: HloInstruction, fusion: HloInstruction, upd
 
 
 def _reached(start: HloInstruction) -> list[HloInstruction]:
-    """An instruction and all that depends on it."""
+    """Return an instruction and all that depends on it."""
     seen = {start: None}
     queue = deque(seen)
     while queue:

@@ -1,6 +1,7 @@
 """Launch dimensions of the kernel of a fusion, by its emitter.
 
-Sources: launch_dimensions.cc, gpu_fusible.cc (unrolling) and the emitters of xla/backends/gpu/codegen/emitters.
+Sources: launch_dimensions.cc, gpu_fusible.cc (unrolling) and the emitters of
+xla/backends/gpu/codegen/emitters.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ _VECTOR_BITS: Final = 128
 
 
 class LaunchDimensions(NamedTuple):
-    """A kernel's launch: blocks, and threads of each."""
+    """A kernel's launch: number of blocks, and threads per block."""
 
     blocks: int
     threads: int
 
 
 def launch_of(analysis: FusionAnalysis) -> LaunchDimensions:
-    """The launch of the kernel that a fusion would be."""
+    """Return the launch of the kernel of a fusion."""
     return _BY_KIND.get(analysis.kind, _estimated)(analysis)
 
 
 def loop_launch(shape: Shape, device: GpuDevice, unroll: int = 1) -> LaunchDimensions:
-    """The launch of a loop over a shape where each thread takes `unroll` elements."""
+    """Return the launch of a loop over a shape with `unroll` elements per thread."""
     count = elements_in(shape)
     if count <= 1:
         return LaunchDimensions(1, 1)
@@ -59,7 +60,7 @@ def loop_launch(shape: Shape, device: GpuDevice, unroll: int = 1) -> LaunchDimen
 
 
 def unroll_factor(analysis: FusionAnalysis, shape: Shape) -> int:
-    """How many elements each thread of a loop over a shape takes."""
+    """Return how many elements each thread of a loop over a shape computes."""
     device = analysis.device
     count = elements_in(shape)
     unroll = 1
@@ -83,7 +84,7 @@ def _is_slow_unrolled(i: HloInstruction) -> bool:
 
 
 def _most_unrolled(analysis: FusionAnalysis) -> int:
-    """The unrolling of a large loop; a Blackwell reads and writes narrow types in vectors of 256 bits."""
+    """Return the unroll factor of a large loop; Blackwell has 256-bit vectors for narrow types."""
     if analysis.device.architecture.capability < (10, 0):
         return _UNROLL
     vectorized = (EmitterKind.LOOP, EmitterKind.TRANSPOSE, EmitterKind.CONCATENATE)
@@ -122,7 +123,7 @@ def _first_array(shape: Shape) -> Shape:
 
 
 def _updated_in_place(analysis: FusionAnalysis) -> Shape | None:
-    """The shape of the update where all roots are dynamic-update-slices that can be done in place."""
+    """Return the update's shape if all roots are in-place dynamic-update-slices, else None."""
     view = analysis.view
     updates = []
     for root in analysis.roots:
@@ -135,7 +136,7 @@ def _updated_in_place(analysis: FusionAnalysis) -> Shape | None:
 
 
 def _is_in_place(update: HloInstruction, update_shape: Shape, view: FusionView) -> bool:
-    """Whether the updated buffer is read nowhere but where it is written."""
+    """Whether the updated buffer is read only where it is written."""
     users = view.users(update)
     while users:
         if len(users) > 1 or users[0].opcode is not O.BITCAST:
@@ -225,8 +226,9 @@ def _reduction(analysis: FusionAnalysis) -> LaunchDimensions:
 
 
 def _many_rows(analysis: FusionAnalysis, reduction: ReductionDimensions) -> LaunchDimensions | None:
-    """Several short rows for each warp; None where they are too long, or of a length that is not a
-    power of two.
+    """Return a launch with several short rows per warp.
+
+    Returns None if rows are too long, or if their length is not a power of two.
     """
     _, kept, minor = reduction.dimensions
     if minor & (minor - 1):
@@ -280,7 +282,7 @@ def _small_column(analysis: FusionAnalysis, reduction: ReductionDimensions) -> L
 
 
 def _vector_size(analysis: FusionAnalysis, minor: int, threads: int) -> int:
-    """How many elements a thread reads at once."""
+    """Return how many elements a thread reads at once."""
     if minor % 2 or threads * 2 > minor:
         return 1
     read = (o.shape for hero in analysis.heroes for o in hero.operands)
@@ -294,7 +296,7 @@ def _vector_size(analysis: FusionAnalysis, minor: int, threads: int) -> int:
 
 
 def _disjoint_groups(analysis: FusionAnalysis) -> int:
-    """How many groups of results share nothing that is read: each is reduced by blocks of its own."""
+    """Return the number of result groups that share no input; each has its own blocks."""
     roots = list(dict.fromkeys(analysis.roots))
     if len(roots) == 1:
         return 1
@@ -324,7 +326,10 @@ def _disjoint_groups(analysis: FusionAnalysis) -> int:
 
 
 def _joined_by(i: HloInstruction, roots: list[HloInstruction], reduced: set[HloInstruction]) -> list[HloInstruction]:
-    """The roots that a common source puts into one group: a scalar or constant that is read again joins one reduction."""
+    """Return the roots that a common source joins into one group.
+
+    A scalar or constant, which is cheap to read again, joins only one reduction.
+    """
     source = i.operands[0] if i.opcode is O.BROADCAST else i
     if source.opcode is not O.CONSTANT and not (isinstance(source.shape, ArrayShape) and source.shape.rank == 0):
         return roots
@@ -356,7 +361,10 @@ def _scatter(analysis: FusionAnalysis) -> LaunchDimensions:
 
 
 def _triton(analysis: FusionAnalysis) -> LaunchDimensions:
-    """A block for each tile that the config has; of a pair it may be that of a producer with a result of another rank."""
+    """Return a launch with one block per tile in the config.
+
+    For a pair, the config may belong to a producer with a result of another rank.
+    """
     given = given_tiling(analysis.config)
     if given is None:
         return _estimated(analysis)

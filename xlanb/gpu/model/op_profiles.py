@@ -1,7 +1,7 @@
 """Clock cycles per element of elementwise operations on a GPU, by opcode and element type.
 
-XLA's published measurements (xla/service/gpu/model/hlo_op_profiles_data.h), by compute capability. What was not measured
-counts as DEFAULT_CYCLES.
+These are XLA's published measurements by compute capability
+(xla/service/gpu/model/hlo_op_profiles_data.h). Anything else counts as DEFAULT_CYCLES.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ OpProfile = Mapping[tuple[HloOpcode, str], int]
 
 
 def op_profile(device: GpuDevice) -> OpProfile:
-    """The measurements of a device's compute capability; of sm_86 where there are none of it."""
+    """Return a device's measurements by compute capability, those of sm_86 if it has none."""
     arch = device.architecture
     key = f"sm_{arch.capability[0]}{arch.capability[1]}" if arch.platform == "CUDA" else arch.name
     return _parsed(key if key in _MEASURED else _DEFAULT_PROFILE)

@@ -1,13 +1,14 @@
-"""Estimate the run time of a kernel, alone and with a producer fused into it
-(gpu_performance_model.h).
+"""Estimate the run time of a kernel, alone and with a producer fused into it.
+
+Follows gpu_performance_model.h.
 
     model = PerformanceModel(gpu_device("a100"))
     model.instruction(i).exec_time          in quarters of a nanosecond
     model.times(producer, consumers)        unfused and fused, with the launches
 
-A kernel reads, computes and writes. Reading is limited by bandwidth, by the blocks that run, and by reads of neighbouring
-threads that are not neighbours in memory; what is read again comes from a cache. Times are whole ticks of a quarter of a
-nanosecond, as XLA keeps them, so that priorities compare alike.
+A kernel reads, computes and writes. Reading is limited by bandwidth, by the number of blocks, and
+by uncoalesced reads. Repeated reads come from a cache. Times are whole ticks of a quarter of a
+nanosecond, as in XLA, so that priorities compare equally.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from xlanb.shape import Shape, TupleShape
 
 
 class PerformanceModel:
-    """Estimates for a device, kept until an instruction changes."""
+    """Estimates for a device, cached until an instruction changes."""
 
     def __init__(self, device: GpuDevice, analyses: FusionAnalyses | None = None) -> None:
         self.device = device
@@ -56,16 +57,16 @@ class PerformanceModel:
     # -- what is asked -----------------------------------------------------------------------------------------------
 
     def instruction(self, i: HloInstruction) -> RunTime:
-        """The estimate for the kernel of an instruction."""
+        """Return the estimate for an instruction's kernel."""
         found = self._alone.get(i)
         if found is None:
             found = self._alone[i] = self._estimate(i)
         return found
 
     def fused_time(self, producer: HloInstruction, consumer: HloInstruction, *, keeps_producer: bool = False) -> int:
-        """The time of the consumer's kernel with the producer fused into it.
+        """Return the time of the consumer's kernel with the producer fused into it.
 
-        With `keeps_producer` the kernel writes the producer's result too.
+        With `keeps_producer`, the kernel writes the producer's result too.
         """
         known = self._fused.setdefault(producer, {})
         found = known.get(consumer)
@@ -74,7 +75,7 @@ class PerformanceModel:
         return found
 
     def times(self, producer: HloInstruction, consumers: Sequence[HloInstruction]) -> Times:
-        """The times of a producer and some of its consumers, and with it fused into each of them."""
+        """Return the times of a producer and some consumers, unfused and fused into each."""
         apart = LAUNCH_OVERHEAD * (len(consumers) + 1) + self.instruction(producer).exec_time
         together = LAUNCH_OVERHEAD * len(consumers)
         for c in consumers:
@@ -83,16 +84,16 @@ class PerformanceModel:
         return Times(apart, together)
 
     def multi_output_times(self, producer: HloInstruction, consumer: HloInstruction) -> Times:
-        """The times of a producer and a consumer, and of one kernel that gives the results of both."""
+        """Return the times of a producer and a consumer, and of one kernel with both results."""
         apart = 2 * LAUNCH_OVERHEAD + self.instruction(producer).exec_time + self.instruction(consumer).exec_time
         return Times(apart, LAUNCH_OVERHEAD + self.fused_time(producer, consumer, keeps_producer=True))
 
     def known_consumers(self, producer: HloInstruction) -> dict[HloInstruction, int] | None:
-        """The fused times that are kept of a producer; None where none was ever asked for."""
+        """Return the cached fused times of a producer, or None if there are none."""
         return self._fused.get(producer)
 
     def invalidate(self, i: HloInstruction) -> None:
-        """Forget the times of an instruction that changes, with those of pairs that it is one of."""
+        """Forget the times of an instruction that changes, and of its pairs."""
         self._alone.pop(i, None)
         self._fused.pop(i, None)
         for o in i.operands:
@@ -105,7 +106,10 @@ class PerformanceModel:
     # -- estimating --------------------------------------------------------------------------------------------------
 
     def tiling(self, producer: HloInstruction, consumer: HloInstruction) -> Tiling | str:
-        """The best tiling of both as one Triton fusion, or why there is none; its time is kept as that of the pair."""
+        """Return the best tiling of both as one Triton fusion, or why there is none.
+
+        Its time is cached as the pair's.
+        """
         key = self.alike.pair(producer, consumer)
         found = self._tilings.get(key)
         if found is None:
@@ -115,7 +119,7 @@ class PerformanceModel:
         return found
 
     def _tiled(self, fusion: HloInstruction) -> RunTime:
-        """The time of a Triton fusion with the tile that its config gives; with the best one where that is none."""
+        """Return the time of a Triton fusion with its config's tile, or with the best one."""
         view, given = FusionView(fusion), given_tiling(fusion_config(fusion))
         if given is not None:
             try:
@@ -166,7 +170,7 @@ class PerformanceModel:
         return int(self.costs.of(i).operand_bytes[i.operands.index(operand)])
 
     def _shared_bytes(self, producer: HloInstruction, consumer: HloInstruction, operand: HloInstruction) -> int:
-        """Bytes of an operand that the fusion of both reads: what both read for the same element they read once."""
+        """Return the bytes of an operand that a fusion reads; what both parts read counts once."""
         common = self._common_utilization(producer, operand, consumer) if operand in producer.operands else 0.0
         by_producer = self._operand_bytes(producer, operand) * f32(self._operand_utilization(consumer, producer))
         shared = rounded(f32(_bytes(operand.shape) * f32(common)))
@@ -179,7 +183,7 @@ class PerformanceModel:
         return used[i.operands.index(operand)] if operand in i.operands else 0.0
 
     def _common_utilization(self, producer: HloInstruction, operand: HloInstruction, consumer: HloInstruction) -> float:
-        """How often both read an operand for the same element of the consumer."""
+        """Return how often both read an operand for the same element of the consumer."""
         if operand not in consumer.operands:
             return 0.0
         number = producer.operands.index(operand)
@@ -201,7 +205,7 @@ class PerformanceModel:
         return sum(self.costs.common_utilization(shared, parameters[n]) for n in numbers)
 
     def _is_coalesced(self, producer: HloInstruction, consumer: HloInstruction | None = None) -> bool:
-        """Whether neighbouring threads read neighbouring elements: no transpose of the minor dimension without a tile."""
+        """Whether adjacent threads read adjacent elements: no untiled minor-dimension transpose."""
         parts = (producer,) if consumer is None else (producer, consumer)
         kind = self.analyses.of(*parts).kind
         if kind is not EmitterKind.TRANSPOSE and any(_reads_across(p) for p in parts):
@@ -224,12 +228,12 @@ class PerformanceModel:
 
 
 def is_multi_output(i: HloInstruction) -> bool:
-    """Whether a fusion gives a tuple of results."""
+    """Whether a fusion returns a tuple of results."""
     return i.opcode is O.FUSION and isinstance(i.shape, TupleShape)
 
 
 def is_elementwise_fusion(fusion: HloInstruction) -> bool:
-    """Whether a fusion, whatever its kind, holds elementwise instructions only."""
+    """Whether a fusion of any kind contains only elementwise instructions."""
     return all(i.opcode is O.PARAMETER or is_elementwise(i) for i in fusion.fused_computation)
 
 
@@ -238,7 +242,7 @@ def _source(operand: HloInstruction) -> HloInstruction:
 
 
 def _reads_across(i: HloInstruction) -> bool:
-    """Whether it transposes the minor dimension of something that is in memory."""
+    """Whether it transposes the minor dimension of something in memory."""
     inner: Iterable[HloInstruction] = i.fused_computation if i.opcode is O.FUSION else (i,)
     return any(transposes_minor_dimension(n) and not _is_made_in_place(n.operands[0]) for n in inner)
 

@@ -1,7 +1,7 @@
-"""Times of kernels: what is estimated of one, and the arithmetic of the estimate (gpu_performance_model_base.h).
+"""Times of kernels, and the arithmetic of their estimates (gpu_performance_model_base.h).
 
-Times are whole ticks of a quarter of a nanosecond, as XLA keeps them, so that priorities compare alike; numbers are rounded to
-single precision where XLA rounds them.
+Times are whole ticks of a quarter of a nanosecond, as in XLA, so that priorities compare equally.
+Numbers are rounded to single precision where XLA rounds them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _L1_SPEEDUP: Final = 8.0
 
 @dataclass(frozen=True, slots=True)
 class RunTime:
-    """An estimate for one kernel; times in ticks."""
+    """An estimate for one kernel, in ticks."""
 
     flops: int
     bytes_read: int
@@ -45,14 +45,17 @@ NEVER: Final = RunTime(0, 0, 0, 1 << 60, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Time of a producer and consumers apart and with the producer fused into each, launches included, in ticks."""
+    """Times of a producer and its consumers in ticks, launches included.
+
+    `fused` is with the producer fused into each consumer.
+    """
 
     unfused: int
     fused: int
 
     @property
     def saved(self) -> int:
-        """What fusing saves."""
+        """What fusing saves, in ticks."""
         return self.unfused - self.fused
 
     def __str__(self) -> str:
@@ -60,24 +63,24 @@ class Times:
 
 
 def microseconds(ticks: int) -> float:
-    """Ticks in microseconds."""
+    """Return ticks in microseconds."""
     return ticks / TICKS_PER_MICROSECOND
 
 
 def combined(compute_time: int, memory_time: int) -> int:
-    """The time of computing and accessing memory, which overlap mostly."""
+    """Return the time of computing and of memory accesses, which mostly overlap."""
     return compute_time + memory_time - rounded(min(compute_time, memory_time) * _OVERLAP)
 
 
 def compute_time(device: GpuDevice, flops: int, blocks: int, threads: int) -> int:
-    """Ticks of some operations in this many blocks."""
+    """Return the ticks of some operations in this many blocks."""
     active = min(blocks, device.cores) * min(threads, device.architecture.fpus_per_core)
     per_nanosecond = int(f32(device.clock_ghz) * 2 * active)
     return rounded(f32(f32(flops) / per_nanosecond) * 4) if per_nanosecond else 0
 
 
 def read_time(device: GpuDevice, size: int, total: int, blocks: int, rate: float) -> int:
-    """Ticks for reading `total` bytes of an array of `size` bytes, at a rate of the bandwidth (1: coalesced)."""
+    """Return the ticks to read `total` bytes of a `size`-byte array, at `rate` (1: coalesced)."""
     arch = device.architecture
     net = min(size, total)
     memory = float(int(device.bandwidth))
@@ -96,15 +99,15 @@ def read_time(device: GpuDevice, size: int, total: int, blocks: int, rate: float
 
 
 def f32(number: float) -> float:
-    """A number in single precision."""
+    """Round to single precision."""
     return float(np.float32(number))
 
 
 def seconds(number: float) -> int:
-    """Seconds in ticks."""
+    """Return seconds in ticks."""
     return rounded(number * TICKS_PER_MICROSECOND * 1e6)
 
 
 def rounded(number: float) -> int:
-    """To the nearest integer, halves away from zero."""
+    """Round to the nearest integer, halves away from zero."""
     return math.floor(number + 0.5) if number >= 0 else -math.floor(0.5 - number)

@@ -1,10 +1,12 @@
-"""Fusions computed in tiles, a block for each tile of the result, as Triton's emitter does (symbolic_tile_analysis.cc,
-gpu_indexing_performance_model.cc).
+"""Tiled fusions: one block per tile of the result, as Triton's emitter computes them.
 
-    best_tiling(FusionView(fusion), costs, device)    the tile of the result that takes least time, or why there is none
+Follows symbolic_tile_analysis.cc and gpu_indexing_performance_model.cc.
 
-The tile of the result gives those of everything inside: an elementwise operation has the same tile, a reduction reads whole
-rows, a transpose the transposed tile. An instruction of which two different tiles are needed is computed twice.
+    best_tiling(FusionView(fusion), costs, device)    the fastest tile of the result, or why not
+
+The result's tile determines those of everything inside: an elementwise operation has the same tile,
+a reduction reads whole rows, a transpose the transposed tile. An instruction that is needed in two
+different tiles is computed twice.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ _REGISTERS_OF_TILE: Final = 0.4
 """The fraction of a block's registers that a tile may use."""
 _MAX_BLOCKS: Final = 2147483647
 _WARPS: Final = ((256, 1), (1024, 2), (4096, 4))
-"""Warps of a block by the elements of its largest tile; 8 for more."""
+"""Warps per block by the elements of its largest tile; 8 for larger ones."""
 _NO_CYCLES: Final = frozenset(
     (O.BITCAST, O.BROADCAST, O.CONSTANT, O.DYNAMIC_SLICE, O.DYNAMIC_UPDATE_SLICE, O.GATHER, O.IOTA, O.PAD, O.PARAMETER,
      O.SLICE, O.TRANSPOSE, O.TUPLE)
@@ -39,17 +41,18 @@ _NO_CYCLES: Final = frozenset(
 
 
 class UntileableError(Exception):
-    """A fusion that has no tiles, whatever their size."""
+    """The fusion cannot be tiled, whatever the tile size."""
 
 
 class TileViolationError(Exception):
-    """A tile of the result with which something inside has none."""
+    """Something inside has no tile for this tile of the result."""
 
 
 class TiledDimension(NamedTuple):
-    """A tile along one dimension: `size` elements, `stride` apart; `offset` tells tiles of one size apart.
+    """A tile along one dimension: `size` elements, `stride` apart.
 
-    Only one that is `of_result` can be cut into several: neither what a reduction runs through nor what a slice moves.
+    `offset` distinguishes tiles of the same size. Only an `of_result` tile can be split: not one of
+    a reduced dimension or of a slice.
     """
 
     size: int
@@ -66,12 +69,12 @@ class Tile(NamedTuple):
 
     @property
     def padded(self) -> int:
-        """Elements with every dimension as long as the next power of two, as Triton has them."""
+        """The element count with every dimension rounded up to a power of two, as in Triton."""
         return prod(_padded(d.size) for d in self.dimensions)
 
     @property
     def as_of_result(self) -> Tile:
-        """The same elements, ignoring where their dimensions come from."""
+        """Return the same elements, ignoring where their dimensions come from."""
         if all(d.of_result for d in self.dimensions):
             return self
         return Tile(self.instruction, tuple(TiledDimension(*d[:3]) for d in self.dimensions))
@@ -79,7 +82,7 @@ class Tile(NamedTuple):
 
 @dataclass(frozen=True)
 class Tiling:
-    """A tile of the result, the warps of a block, and the time."""
+    """A tile of the result, the warps per block, and the time."""
 
     sizes: tuple[int, ...]
     warps: int
@@ -100,7 +103,7 @@ class Tiling:
 
 
 def best_tiling(view: FusionView, costs: GpuCostAnalysis, device: GpuDevice) -> Tiling | str:
-    """The tiling of least time, or why there is none."""
+    """Return the fastest tiling, or why there is none."""
     if len(view.roots) != 1 or not isinstance(view.roots[0].shape, ArrayShape):
         return "it has several results"
     shape = view.roots[0].array_shape
@@ -120,7 +123,7 @@ def best_tiling(view: FusionView, costs: GpuCostAnalysis, device: GpuDevice) -> 
 def tiled_time(
     view: FusionView, sizes: Sequence[int], warps: int, costs: GpuCostAnalysis, device: GpuDevice
 ) -> RunTime | None:
-    """The time of a fusion with a given tile of its result; None where that is too large for the registers.
+    """Return a fusion's time with a given tile of its result; None if it needs too many registers.
 
     Raises:
         UntileableError, TileViolationError: something inside has no tile.
@@ -130,7 +133,7 @@ def tiled_time(
 
 
 def given_tiling(config: Mapping[str, Any]) -> tuple[tuple[int, ...], int] | None:
-    """The tile of the result and the warps that a fusion's backend config gives."""
+    """Return the result's tile and the warps in a fusion's backend config, or None."""
     block = config.get("block_level_fusion_config", {})
     tiles = block.get("output_tiles", ())
     if not tiles:
@@ -139,7 +142,7 @@ def given_tiling(config: Mapping[str, Any]) -> tuple[tuple[int, ...], int] | Non
 
 
 def _candidates(dimensions: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Powers of two below the size of each dimension, and the size."""
+    """Return powers of two below the size of each dimension, and the size."""
     if not dimensions:
         yield ()
         return
@@ -174,10 +177,11 @@ def _blocks(view: FusionView, sizes: Sequence[int]) -> int:
 
 
 def _tiles(view: FusionView, sizes: Sequence[int]) -> dict[Tile, int]:
-    """The tiles of everything that the fusion computes and reads, each with its padded elements.
+    """Return the tiles of all that the fusion computes and reads, with their padded element counts.
 
     Raises:
-        UntileableError: an instruction that has none. TileViolationError: one that has none with this tile of the result.
+        UntileableError: an instruction has no tiles.
+        TileViolationError: an instruction has no tile for this tile of the result.
     """
     root = view.roots[0]
     counts = zip(root.array_shape.dimensions, sizes, strict=True)
@@ -198,10 +202,11 @@ def _tiles(view: FusionView, sizes: Sequence[int]) -> dict[Tile, int]:
 
 
 def operand_tiles(i: HloInstruction, tile: tuple[TiledDimension, ...]) -> list[tuple[TiledDimension, ...]]:
-    """The tiles of the operands that a tile of an instruction needs.
+    """Return the operand tiles that a tile of an instruction needs.
 
     Raises:
-        UntileableError: it has none of any size. TileViolationError: not of this one.
+        UntileableError: it has none of any size.
+        TileViolationError: it has none for this tile.
     """
     if i.opcode is O.BROADCAST:
         return [tuple(tile[d] for d in i.dimensions)]
@@ -236,7 +241,7 @@ def _reduced(i: HloInstruction, tile: tuple[TiledDimension, ...]) -> list[tuple[
 
 
 def _reshaped(given: ArrayShape, made: ArrayShape, tile: tuple[TiledDimension, ...]) -> tuple[TiledDimension, ...]:
-    """The tile of a reshape's operand: dimensions are cut into several or merged into one, by row-major order in memory."""
+    """Return a reshape's operand tile; dimensions are split or merged in memory order."""
     order_given, order_made = given.minor_to_major[::-1], made.minor_to_major[::-1]
     a = [given.dimensions[d] for d in order_given]
     b = [made.dimensions[d] for d in order_made]
@@ -252,7 +257,7 @@ def _reshaped(given: ArrayShape, made: ArrayShape, tile: tuple[TiledDimension, .
 
 @cache
 def _groups(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """The finest groups of dimensions, without those of size 1, with the same product on both sides.
+    """Return the smallest groups of dimensions with equal products, without those of size 1.
 
     Raises:
         UntileableError: a group has several dimensions on both sides.
@@ -275,7 +280,7 @@ def _groups(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[tuple[int, ..
 
 
 def _fill(found: list[TiledDimension], given: list[tuple[int, int]], made: list[tuple[TiledDimension, int]]) -> None:
-    """The tile of a group: one dimension for one, several for one, or one for several."""
+    """Compute a group's tile: one dimension for one, several for one, or one for several."""
     if len(given) == len(made) == 1:
         found[given[0][0]] = made[0][0]
     elif len(made) == 1:
@@ -285,7 +290,7 @@ def _fill(found: list[TiledDimension], given: list[tuple[int, int]], made: list[
 
 
 def _cut(found: list[TiledDimension], given: list[tuple[int, int]], tile: TiledDimension) -> None:
-    """A dimension of the result that is several of the operand: the tile takes the fastest ones first."""
+    """Split a result dimension's tile into operand dimensions, fastest first."""
     if not tile.of_result:
         raise UntileableError(f"a dimension of a reduction or a slice is split into {len(given)}")
     if tile.stride != 1:
@@ -302,7 +307,7 @@ def _cut(found: list[TiledDimension], given: list[tuple[int, int]], tile: TiledD
 
 
 def _divides(left: int, sizes: list[int]) -> bool:
-    """Whether a tile ends at the end of a row of each of the fastest dimensions, or divides it."""
+    """Whether a tile ends at a row end of each of the fastest dimensions, or divides it."""
     inner = 1
     for size in reversed(sizes[1:]):
         inner *= size
@@ -312,7 +317,7 @@ def _divides(left: int, sizes: list[int]) -> bool:
 
 
 def _merged(made: list[tuple[TiledDimension, int]]) -> TiledDimension:
-    """Several dimensions of the result that are one of the operand: the tile must be one strided run of it."""
+    """Merge the tiles of several result dimensions; they must be one strided run."""
     for pad in (lambda n: n, _padded):
         if _strided_run([(pad(d.size), size) for d, size in made]) is None:
             raise TileViolationError
@@ -325,7 +330,7 @@ def _merged(made: list[tuple[TiledDimension, int]]) -> TiledDimension:
 
 
 def _strided_run(made: list[tuple[int, int]]) -> tuple[int, int] | None:
-    """Elements and stride of a tile of several dimensions as one run; None where it is none."""
+    """Return size and stride of a multi-dimensional tile as one run, or None."""
     stride, count, inner, is_whole = 1, 1, 1, True
     for tile, size in reversed(made):
         if tile > 1:
@@ -342,12 +347,12 @@ def _strided_run(made: list[tuple[int, int]]) -> tuple[int, int] | None:
 
 
 def _registers(device: GpuDevice) -> float:
-    """Registers that a tile may take."""
+    """Return the registers that a tile may use."""
     return _REGISTERS_OF_TILE * device.architecture.registers_per_core
 
 
 def _fits(view: FusionView, tiles: Mapping[Tile, int], device: GpuDevice) -> bool:
-    """Whether the tiles of the result, of what is read and of iotas fit in registers."""
+    """Whether the tiles of results, inputs and iotas fit in registers."""
     limit = _registers(device)
     return all(size <= limit or not _is_held(t.instruction, view) for t, size in tiles.items())
 
@@ -387,7 +392,7 @@ def _run_time(
 
 
 def bandwidth_rate(tile: Tile, device: GpuDevice) -> float:
-    """How much of the bandwidth accesses of a tile use: whole transactions are made for its runs in memory."""
+    """Return the fraction of the bandwidth that a tile's accesses use, in whole transactions."""
     shape = tile.instruction.array_shape
     run = 1
     for d in shape.minor_to_major:
@@ -403,7 +408,7 @@ def bandwidth_rate(tile: Tile, device: GpuDevice) -> float:
 
 
 def cycles_per_element(i: HloInstruction, costs: GpuCostAnalysis) -> int:
-    """Clock cycles for one element of an instruction."""
+    """Return the clock cycles for one element of an instruction."""
     if i.opcode in _NO_CYCLES:
         return 0
     if i.opcode is O.CONCATENATE:

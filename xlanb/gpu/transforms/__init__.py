@@ -1,1 +1,1 @@
-"""Passes of XLA:GPU, one file a pass under the name of XLA's file (xla/service/gpu/transforms)."""
+"""XLA:GPU's passes, one file per pass, named as in xla/service/gpu/transforms."""

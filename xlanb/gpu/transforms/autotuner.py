@@ -1,12 +1,17 @@
-"""Choose the autotuner's defaults, without a device (xla/backends/autotuner, xla/backends/gpu/autotuner).
+"""Choose the autotuner's defaults, without a device.
 
-    fusion(x), kind=kLoop, ...                    =>    backend_config={..., "native_emitter_backend_config":{...}}
-    fusion(x, y), kind=kCustom, "__triton_gemm"   =>    ... "triton_gemm_config":{"block_m":"16","block_n":"8",...}
-    custom-call(x, k), "__cudnn$convForward"      =>    ... "algorithm":{"algo_id":"-1",...}
+Follows xla/backends/autotuner and xla/backends/gpu/autotuner.
 
-Each back end that can emit an instruction has a default, which is deterministic: XLA's own emitters choose when they
-emit, a dot in a Triton kernel has the first tiling of its search space that is known to be good, and cuDNN looks for an
-algorithm when it runs.
+    fusion(x), kind=kLoop, ...
+    =>  backend_config={..., "native_emitter_backend_config":{...}}
+    fusion(x, y), kind=kCustom, "__triton_gemm"
+    =>  ... "triton_gemm_config":{"block_m":"16","block_n":"8",...}
+    custom-call(x, k), "__cudnn$convForward"
+    =>  ... "algorithm":{"algo_id":"-1",...}
+
+Each back end that can emit an instruction has a deterministic default. XLA's own emitters choose
+when they emit. A dot in a Triton kernel gets the first known good tiling of its search space. cuDNN
+selects an algorithm at run time.
 """
 
 from __future__ import annotations
@@ -42,7 +47,10 @@ _CUDNN_ORDER: Final = (
 
 @dataclass(frozen=True)
 class Autotuner(HloPass):
-    """Writes each fusion's and library call's choice into its backend config, as XLA:GPU does without a device."""
+    """Writes each fusion's and library call's choice into its backend config.
+
+    The choices are XLA:GPU's without a device.
+    """
 
     name = "autotuner"
     device: GpuDevice = field(default_factory=lambda: gpu_device("a100"))

@@ -1,10 +1,14 @@
-"""Row-major operands and results for convolutions of cuDNN (conv_layout_normalization.cc), by layout_normalization.
+"""Give cuDNN convolutions row-major operands and results, for layout_normalization.
 
-    (f32[2,8,8,16]{2,1,3,0}, u8[0]) custom-call(x, k), dim_labels=b01f_01io->b01f, custom_call_target="__cudnn$convForward"
-    =>    (f32[2,16,8,8]{3,2,1,0}, u8[0]) custom-call(bitcast(x), bitcast(k)), dim_labels=bf01_oi01->bf01, ...
+Follows conv_layout_normalization.cc.
 
-The bytes stay where they are: the numbers of the dimensions change as the layouts say. The elements of the new result
-are bitcast to the shapes of the old one.
+    (f32[2,8,8,16]{2,1,3,0}, u8[0]) custom-call(x, k), dim_labels=b01f_01io->b01f,
+        custom_call_target="__cudnn$convForward"
+    =>  (f32[2,16,8,8]{3,2,1,0}, u8[0]) custom-call(bitcast(x), bitcast(k)),
+        dim_labels=bf01_oi01->bf01, ...
+
+Bytes stay in place: the dimension numbers change as the layouts require. The elements of the new
+result are bitcast to the shapes of the old one.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ _ROLES: Final = {
 
 @reason("cuDNN accepts the dimensions in any order")
 def normalize_convolution(call: HloInstruction) -> HloInstruction | None:
-    """What takes the place of a convolution in cuDNN with odd layouts; None for one that has none, and other calls."""
+    """Return the replacement of a cuDNN convolution with other layouts, or None."""
     roles = _ROLES.get(str(call.attributes.get("custom_call_target")))
     if roles is None or not all(o.shape.is_array for o in call.operands):
         return None
@@ -63,7 +67,7 @@ def normalize_convolution(call: HloInstruction) -> HloInstruction | None:
 def _renumbered(
     numbers: ConvolutionDimensionNumbers, source: ArrayShape, kernel: ArrayShape, output: ArrayShape
 ) -> ConvolutionDimensionNumbers:
-    """The numbers of the same dimensions in the row-major shapes."""
+    """Return the numbers of the same dimensions in the row-major shapes."""
     of_source, of_kernel, of_output = (inverse(permutation(s)) for s in (source, kernel, output))
     return replace(
         numbers,

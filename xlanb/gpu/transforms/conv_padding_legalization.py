@@ -1,10 +1,12 @@
-"""Replace paddings that cuDNN's convolutions do not support (xla/backends/gpu/transforms/conv_padding_legalization.cc).
+"""Replace paddings that cuDNN's convolutions do not support.
+
+Follows xla/backends/gpu/transforms/conv_padding_legalization.cc.
 
     conv(x, k), pad=0_1         =>    conv(pad(x), k)
     conv(x, k), lhs_dilate=2    =>    conv(pad(x, interior=1), k)
     input gradient, pad=0_1     =>    slice(input gradient), pad=0_0
 
-cuDNN pads both sides alike, has no holes in the input and no negative padding.
+cuDNN pads both sides equally, and supports no input dilation and no negative padding.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ _Windows = tuple[WindowDimension, ...]
 
 @dataclass(frozen=True)
 class ConvPaddingLegalization(HloPass):
-    """Moves paddings that cuDNN has not out of its convolutions."""
+    """Moves unsupported paddings out of cuDNN convolutions."""
 
     name = "conv-padding-legalization"
     triggers = frozenset((O.CUSTOM_CALL,))
@@ -69,7 +71,7 @@ def _is_negative(window: _Windows) -> bool:
 
 
 def _has_holes(window: _Windows) -> bool:
-    """Whether the input has."""
+    """Whether the input is dilated."""
     return any(w.base_dilation != 1 for w in window)
 
 
@@ -80,7 +82,7 @@ def _padded(x: HloInstruction, config: Sequence[PaddingDimension]) -> HloInstruc
 
 @reason("conv(A, K) => conv(pad(A), K)")
 def _forward(i: HloInstruction, window: _Windows) -> None:
-    """All of an uneven padding goes to a pad, negative padding to a slice, and with them holes in the filter."""
+    """Move uneven and negative padding to a pad and a slice, and then filter dilation too."""
     keeps_filter = _is_symmetric(window) and not _is_negative(window) and not _has_holes(window)
     labels: ConvolutionDimensionNumbers = i.attributes["dim_labels"]
     x, window = _padded_input(i.operands[0], window, labels)
@@ -127,7 +129,7 @@ def _cut_input(
 
 @reason("filter gradient(A, dY) => filter gradient(pad(A), dY)")
 def _backward_filter(i: HloInstruction, window: _Windows) -> None:
-    """The smaller padding stays, what is more on the other side goes to a pad."""
+    """Keep the smaller padding of both sides, and move the rest to a pad."""
     labels: ConvolutionDimensionNumbers = i.attributes["dim_labels"]
     config = [_NONE] * i.operands[0].array_shape.rank
     for d, w in zip(labels.input_spatial, window, strict=True):
@@ -143,7 +145,7 @@ def _evened(window: _Windows) -> _Windows:
 
 @reason("input gradient(dY, K) => slice(input gradient(dY, K))")
 def _backward_input(i: HloInstruction, window: _Windows) -> None:
-    """With less padding the call computes more; a slice of it is the result."""
+    """Reduce the padding, so that the call computes more, and slice its result."""
     labels: ConvolutionDimensionNumbers = i.attributes["dim_labels"]
     shape, b = cudnn_convolution.result_shape(i), Builder(i)
     starts, limits, sizes = [0] * shape.rank, list(shape.dimensions), list(shape.dimensions)

@@ -1,11 +1,15 @@
-"""Replace convolutions by calls of cuDNN (xla/backends/gpu/transforms/conv_rewriter.cc).
+"""Replace convolutions by cuDNN calls (xla/backends/gpu/transforms/conv_rewriter.cc).
 
-    convolution(x, k)                                  =>    custom-call(x, k), "__cudnn$convForward", with memory to work in
-    convolution(dy, reverse(k)), dim_labels=..01oi..   =>    custom-call(dy, k), "__cudnn$convBackwardInput"
-    convolution(x, dy), dim_labels=f01b_i01o->01bf     =>    custom-call(x, dy), "__cudnn$convBackwardFilter"
+    convolution(x, k)
+    =>  custom-call(x, k), "__cudnn$convForward", with a workspace
+    convolution(dy, reverse(k)), dim_labels=..01oi..
+    =>  custom-call(dy, k), "__cudnn$convBackwardInput"
+    convolution(x, dy), dim_labels=f01b_i01o->01bf
+    =>  custom-call(x, dy), "__cudnn$convBackwardFilter"
 
-A program has forward convolutions only; which of them are the gradients of another is seen by their forms. The window and
-the labels of a backward call are those of the convolution whose gradient it computes.
+A program has forward convolutions only; which of them are gradients is recognized by their form.
+The window and the labels of a backward call are those of the convolution whose gradient it
+computes.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ NAMES: Final = {
     cudnn_convolution.BACKWARD_FILTER: "cudnn-conv-bw-filter",
     cudnn_convolution.FUSED: "cudnn-conv-bias-activation",
 }
-"""Names of the calls, by their targets."""
+"""Names of the calls by target."""
 
 NO_ACTIVATION: Final = {"activation_mode": "kNone", "conv_result_scale": 1, "side_input_scale": 0, "leakyrelu_alpha": 0}
 """The config of a call that computes only the convolution."""
@@ -49,7 +53,7 @@ _FLOAT8: Final = frozenset((T.F8E4M3FN, T.F8E5M2))
 
 @dataclass(frozen=True)
 class ConvRewriter(HloPass):
-    """Gives cuDNN every convolution that it has."""
+    """Replaces every convolution that cuDNN supports."""
 
     name = "conv-rewriter"
     triggers = frozenset((O.CONVOLUTION,))
@@ -82,22 +86,22 @@ class ConvCandidate:
 
     @property
     def groups(self) -> tuple[int, int]:
-        """Groups of features, and of batches."""
+        """The feature and batch group counts."""
         return self.instruction.get("feature_group_count") or 1, self.instruction.get("batch_group_count") or 1
 
     def sizes(self, dimensions: Sequence[int], operand: int | None = None) -> tuple[int, ...]:
-        """The sizes of some dimensions of an operand, or of the result."""
+        """Return the sizes of some dimensions of an operand, or of the result."""
         i = self.instruction if operand is None else self.instruction.operands[operand]
         return tuple(i.array_shape.dimensions[d] for d in dimensions)
 
     @cached_property
     def input_window(self) -> tuple[WindowDimension, ...] | str:
-        """The window of the convolution whose input's gradient this one is; a reason where there is none."""
+        """Return the window of the convolution whose input gradient this is, or why not."""
         return _windows(self, _input_gradient)
 
     @cached_property
     def filter_window(self) -> tuple[WindowDimension, ...] | str:
-        """The window of the convolution whose filter's gradient this one is; a reason where there is none."""
+        """Return the window of the convolution whose filter gradient this is, or why not."""
         return _windows(self, _filter_gradient)
 
 
@@ -122,7 +126,10 @@ def _windows(
 
 
 def _input_gradient(conv: ConvCandidate, n: int) -> WindowDimension | str:
-    """One dimension: holes between the outputs are strides, and what is padded is what the filter reaches less the old padding."""
+    """Return one dimension of that window for an input gradient.
+
+    Base dilation becomes the stride, and the padding is the filter's reach less the old padding.
+    """
     w, numbers = conv.window[n], conv.numbers
     stride, low = w.base_dilation, w.size - 1 - w.padding_low
     if low < 0:
@@ -137,7 +144,7 @@ def _input_gradient(conv: ConvCandidate, n: int) -> WindowDimension | str:
 
 
 def _filter_gradient(conv: ConvCandidate, n: int) -> WindowDimension | str:
-    """One dimension: the result is the filter, holes in the outputs are strides."""
+    """Return one dimension for a filter gradient: the result is the filter, dilation the stride."""
     w, numbers = conv.window[n], conv.numbers
     (given,) = conv.sizes(numbers.input_spatial[n : n + 1], 0)
     (size,) = conv.sizes(numbers.output_spatial[n : n + 1])
@@ -148,7 +155,10 @@ def _filter_gradient(conv: ConvCandidate, n: int) -> WindowDimension | str:
 
 
 def _nearest(wanted: int, least: int, stride: int) -> int:
-    """The padding nearest to a wanted one that gives as many windows as the least one: cuDNN pads both sides alike."""
+    """Return the padding nearest to `wanted` that gives as many windows as `least`.
+
+    cuDNN pads both sides equally.
+    """
     return min(max(wanted, least), least + stride - 1)
 
 
@@ -170,7 +180,7 @@ def _count(i: HloInstruction) -> int:
 
 
 def _window_objection(conv: ConvCandidate, *, of_input: bool) -> str:
-    """What stands against a window as that of a gradient."""
+    """Return why a window is not that of a gradient, or ""."""
     for w in conv.window:
         if w.stride != 1:
             return "it has a stride"
@@ -186,7 +196,10 @@ def _window_objection(conv: ConvCandidate, *, of_input: bool) -> str:
 
 
 def _is_reversed(conv: ConvCandidate) -> bool:
-    """Whether the filter is reversed in space, or could be without a difference: that of one element, or a constant, where the input has holes."""
+    """Whether the filter is spatially reversed, or reversing it would change nothing.
+
+    That is so for a filter of one element or a constant one, if the input is dilated.
+    """
     k, spatial = conv.instruction.operands[1], conv.numbers.kernel_spatial
     if k.opcode is O.REVERSE and sorted(k.dimensions) == sorted(spatial):
         return True
@@ -197,7 +210,7 @@ def _is_reversed(conv: ConvCandidate) -> bool:
 
 
 def _is_from_one_dimension(conv: ConvCandidate) -> bool:
-    """Whether a convolution in two dimensions has a filter in one, whose other one a reshape puts in."""
+    """Whether a two-dimensional convolution has a one-dimensional filter, extended by a reshape."""
     k = conv.instruction.operands[1]
     if len(conv.window) != 2 or k.opcode is not O.RESHAPE:
         return False
@@ -208,7 +221,11 @@ def _is_from_one_dimension(conv: ConvCandidate) -> bool:
 
 
 def _looks_forward(conv: ConvCandidate) -> bool:
-    """Whether batch and features of the result are those of the input and of the filter, and the filter is no larger than the result: in a gradient of the filter they have changed places."""
+    """Whether the convolution looks like a forward one.
+
+    Batch and features of the result are those of input and filter, and the filter is no larger than
+    the result. In a filter gradient they are exchanged.
+    """
     n, i = conv.numbers, conv.instruction
     if conv.sizes([n.input_batch], 0) != conv.sizes([n.output_batch]):
         return False
@@ -219,7 +236,10 @@ def _looks_forward(conv: ConvCandidate) -> bool:
 
 
 def _has_large_filter(conv: ConvCandidate) -> bool:
-    """Whether the window is larger than the result, as that of a gradient of a filter is; holes in the window are a sign too."""
+    """Whether the window is larger than the result, as for a filter gradient.
+
+    A dilated window indicates a gradient too.
+    """
     if any(w.window_dilation != 1 for w in conv.window):
         return True
     n = conv.numbers
@@ -324,7 +344,7 @@ def _call_forward(conv: ConvCandidate) -> None:
 
 
 def _batches_as_features(conv: ConvCandidate, groups: int) -> HloInstruction:
-    """The input with the groups of its batch as groups of its features."""
+    """Return the input with batch groups as feature groups."""
     b, x, n = Builder(conv.instruction), conv.instruction.operands[0], conv.numbers
     dims = x.array_shape.dimensions
     batch, feature = n.input_batch, n.input_feature
@@ -345,7 +365,7 @@ def _call(
     labels: ConvolutionDimensionNumbers,
     groups: int,
 ) -> None:
-    """Replace a convolution by a call, which also returns workspace memory of a size chosen later."""
+    """Replace a convolution by a call, which also returns a workspace, whose size is chosen later."""
     if isinstance(window, str):
         raise TypeError(f"{conv.instruction.name}: its window is not that of a gradient: {window}")
     i = conv.instruction

@@ -1,11 +1,13 @@
 """Convert the tiling of a dot to the tiles of its fusion (convert_triton_gemm_config.cc).
 
-    fusion(x, y), "__triton_gemm", "triton_gemm_config":{"block_m":"16","block_n":"8","block_k":"128",...}
-    =>    fusion(x, y), "__triton_nested_gemm_fusion", "block_level_fusion_config":{"output_tiles":[{"sizes":["16","8"]}],...};
-          its dot has backend_config={"sizes":["128"]}
+    fusion(x, y), "__triton_gemm",
+        "triton_gemm_config":{"block_m":"16","block_n":"8","block_k":"128",...}
+    =>  fusion(x, y), "__triton_nested_gemm_fusion",
+        "block_level_fusion_config":{"output_tiles":[{"sizes":["16","8"]}],...};
+        its dot has backend_config={"sizes":["128"]}
 
-Between the dot and the root stand bitcasts, transposes and elementwise instructions. The tiles of the root are those
-sizes, in the order in which the dot's tile comes out as [1, ..., block_m, block_n].
+Between the dot and the root are bitcasts, transposes and elementwise instructions. The root's tile
+has these sizes in the order that makes the dot's tile [1, ..., block_m, block_n].
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ Tile = tuple[int, ...]
 
 @dataclass(frozen=True)
 class ConvertTritonGemmConfig(HloPass):
-    """Gives every fusion whose dot is tiled the tiles of its result."""
+    """Gives every fusion with a tiled dot the tiles of its result."""
 
     name = "convert_triton_gemm_config"
     triggers = frozenset((O.FUSION,))
@@ -72,9 +74,9 @@ def _convert(fusion: HloInstruction, dot: HloInstruction) -> None:
 
 
 def output_tile(dot: HloInstruction, block: tuple[int, int]) -> Tile:
-    """The tile of the root of a fused computation for which the dot's is [1, ..., block_m, block_n].
+    """Return the root tile for which the dot's tile is [1, ..., block_m, block_n].
 
-    Where no order of these sizes gives the dot such a tile it is [1, ..., block_m, block_n] itself.
+    If no order of these sizes does that, it is [1, ..., block_m, block_n] itself.
     """
     wanted = (*(1,) * (dot.array_shape.rank - 2), *block)
     root = dot.parent.root
@@ -88,7 +90,7 @@ def output_tile(dot: HloInstruction, block: tuple[int, int]) -> Tile:
 
 
 def _path(root: HloInstruction, dot: HloInstruction) -> list[HloInstruction] | None:
-    """What stands between the root and the dot, from the root on; None where the dot is not read by it."""
+    """Return the instructions from the root to the dot, or None if there is no path."""
     found: list[HloInstruction] = []
     i = dot
     while i is not root:
@@ -101,7 +103,7 @@ def _path(root: HloInstruction, dot: HloInstruction) -> list[HloInstruction] | N
 
 
 def _carried(path: list[HloInstruction], tile: Tile) -> Tile | None:
-    """The tile of the dot that a tile of the root asks for."""
+    """Return the dot's tile for a tile of the root."""
     current: Tile | None = tile
     for i in path:
         if current is None:
@@ -116,7 +118,7 @@ def _carried(path: list[HloInstruction], tile: Tile) -> Tile | None:
 
 
 def _through_bitcast(source: ArrayShape, target: ArrayShape, tile: Tile) -> Tile | None:
-    """The tile of `source` whose bytes are those of a tile of `target`; None where it is not a box."""
+    """Return the tile of `source` with the bytes of a tile of `target`, or None if it is no box."""
     if source.element_count != target.element_count:
         return None
     order, places = permutation(source), permutation(target)
@@ -134,7 +136,10 @@ def _through_bitcast(source: ArrayShape, target: ArrayShape, tile: Tile) -> Tile
 
 
 def _runs(a: list[int], b: list[int]) -> Iterator[tuple[range, range]]:
-    """The places of the finest runs of equal products above 1, from major to minor; sizes of 1 join a run beside them."""
+    """Yield the smallest runs of dimensions with equal products above 1, major to minor.
+
+    Dimensions of size 1 join an adjacent run.
+    """
     i = j = 0
     while i < len(a) or j < len(b):
         first_i, first_j, product_a, product_b = i, j, 1, 1
@@ -147,7 +152,7 @@ def _runs(a: list[int], b: list[int]) -> Iterator[tuple[range, range]]:
 
 
 def _tile_of_run(given: list[tuple[int, int]], sizes: list[int]) -> list[int] | None:
-    """A run's tile over other sizes of the same product: its elements must lie one behind the other."""
+    """Return a run's tile over other sizes of the same product; its elements must be contiguous."""
     proper = [(n, t) for n, t in given if n > 1]
     rest = [n for n in sizes if n > 1]
     if len(proper) == 1 and len(rest) == 1:

@@ -1,10 +1,13 @@
-"""Fuse copies of a fusion's result (copy_fusion.cc): the fusion writes its result twice.
+"""Fuse copies of a fusion's result into it, so that it writes the result twice (copy_fusion.cc).
 
-    f = f32[8] fusion(), calls={ROOT b}                 f = (f32[8], f32[8]) fusion(), calls={ROOT tuple(b, copy(b))}
-    c = f32[8] copy(f)                           =>     c = f#1
-    ... = scatter(c, ...), ... = add(f, ...)            ... = scatter(c, ...), ... = add(f#0, ...)
+    f = f32[8] fusion(), calls={ROOT b}
+    c = f32[8] copy(f)
+    ... = scatter(c, ...), ... = add(f, ...)
+    =>  f = (f32[8], f32[8]) fusion(), calls={ROOT tuple(b, copy(b))}
+        c = f#1
+        ... = scatter(c, ...), ... = add(f#0, ...)
 
-Only the entry computation is looked at: in loops a copy may share a buffer with what it is copied from.
+Only the entry computation is visited: in loops, a copy may share a buffer with its source.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ _WHERE: Final = "xlanb/gpu/transforms/copy_fusion.py"
 
 @dataclass(frozen=True)
 class CopyFusion(HloPass):
-    """Lets fusions write what is copied of their results a second time."""
+    """Fuses copies of fusions' results into the fusions."""
 
     name = "copy_fusion"
     triggers = frozenset((O.COPY,))
@@ -49,7 +52,7 @@ class CopyFusion(HloPass):
 
 
 def _copy_behind(fusion: HloInstruction, user: HloInstruction, device: GpuDevice) -> HloInstruction | None:
-    """The copy that a user of a fusion is, or leads to through a get-tuple-element and a bitcast; None where it is none."""
+    """Return the copy that a fusion's user is or leads to (by a tuple element, a bitcast), or None."""
     i = user
     if i.opcode is O.GET_TUPLE_ELEMENT and i.user_count == 1:
         root = fusion.fused_computation.root
@@ -77,7 +80,7 @@ class Copied:
 
 
 def _moves(c: Copied) -> str:
-    """Which instruction in the fusion moves elements of what it reads."""
+    """Name an instruction of the fusion that moves elements of its inputs, or return ""."""
     parameters = c.fusion.fused_computation.parameters
     seen, stack = set(parameters), list(parameters)
     while stack:
@@ -148,7 +151,7 @@ def _decided(fusion: HloInstruction, copies: Sequence[HloInstruction]) -> bool:
 
 
 def _fuse(fusion: HloInstruction, copies: Sequence[HloInstruction]) -> None:
-    """Let a fusion give its results, and each copy's chain of them once more."""
+    """Add the copies to the fusion's results."""
     where = f"{_WHERE}:{_fuse.__code__.co_firstlineno}"
     with because(rule="write a copied result twice", where=where, parts=(("fusion", fusion.name),)):
         _rewrite(fusion, copies)
@@ -186,7 +189,7 @@ def _rewrite(fusion: HloInstruction, copies: Sequence[HloInstruction]) -> None:
 
 
 def _chain(fusion: HloInstruction, copy: HloInstruction) -> list[HloInstruction]:
-    """A copy and what it is copied through, up to the fusion."""
+    """Return a copy and the instructions between it and the fusion."""
     found = [copy]
     while found[-1].operands[0] is not fusion:
         found.append(found[-1].operands[0])

@@ -1,11 +1,13 @@
-"""Replace dots that are not fused by calls of cuBLAS (xla/service/gpu/transforms/gemm_rewriter.cc).
+"""Replace dots that are not fused by cuBLAS calls (xla/service/gpu/transforms/gemm_rewriter.cc).
 
-    d = dot(a, b);  r = maximum(add(d, broadcast(v)), 0)    =>    custom-call(a, b, v), "__cublas$lt$matmul", BIAS_RELU
+    d = dot(a, b);  r = maximum(add(d, broadcast(v)), 0)
+    =>  custom-call(a, b, v), "__cublas$lt$matmul", BIAS_RELU
 
-The call computes activation(alpha * a b + beta * c + bias), and gives memory to work in beside the result. What is done to a
-product goes in one by one: a constant factor, a vector along the last dimension, a whole array, a ReLU, a GELU. Products of f8
-become ones of f16 or bf16: devices that multiply f8 have kernels for them. A GELU whose input is read elsewhere too stays as it
-is, as does a vector that is added to a product laid out by columns.
+The call computes activation(alpha * a b + beta * c + bias), and also returns a workspace. The users
+of a product are fused one by one: a constant factor, a vector along the last dimension, a whole
+array, a ReLU, a GELU. f8 products become f16 or bf16 products, because devices that multiply f8
+have kernels for them. A GELU whose input has other users is not fused, nor is a vector added to a
+column-major product.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ _GELU_USERS: Final = 4
 
 @dataclass(frozen=True)
 class CublasGemmRewriter(HloPass):
-    """Gives cuBLAS the dots that are left, and lets it compute what is done to their results."""
+    """Replaces remaining dots by cuBLAS calls, and fuses their users into the calls."""
 
     name = "cublas-gemm-rewriter"
     triggers = frozenset((O.DOT,))
@@ -95,7 +97,7 @@ def _dimensions_objection(dot: HloInstruction) -> str:
 
 
 def _matrices(dot: HloInstruction) -> int:
-    """How many of the operands have more than one row or column."""
+    """Return how many operands have more than one row or column."""
     sides = zip(("lhs", "rhs"), dot.operands, strict=False)
     return sum(prod(o.array_shape.dimensions[d] for d in free_dimensions(dot, n)) > 1 for n, o in sides)
 
@@ -198,13 +200,16 @@ def _config(dot: HloInstruction, algorithm: str) -> dict[str, Any]:
 
 
 def _is_new_call(i: HloInstruction) -> bool:
-    """Whether an instruction is a call that has no memory to work in yet."""
+    """Whether an instruction is a call that has no workspace yet."""
     return i.opcode is O.CUSTOM_CALL and isinstance(i.shape, ArrayShape) and cublas_gemm.is_gemm(i)
 
 
 @dataclass(frozen=True)
 class _Use:
-    """An instruction that reads the result of a call: itself, or a slice, bitcast or conversion of it, the `path`."""
+    """A use of a call's result, directly or through a slice, bitcast or conversion.
+
+    `path` are the instructions in between.
+    """
 
     instruction: HloInstruction
     call: HloInstruction
@@ -227,7 +232,7 @@ class _Use:
 
     @property
     def is_alone(self) -> bool:
-        """Whether the result and what is made of it have no other user."""
+        """Whether the result and the path have no other users."""
         readers = (*self.path[1:], self.instruction)
         chain = (self.call, *self.path)
         read = self.path[:1] or readers[-1:]
@@ -235,7 +240,10 @@ class _Use:
 
 
 def _uses(i: HloInstruction, *between: frozenset[O]) -> list[_Use]:
-    """The operands of an instruction that are results of calls, behind at most one instruction of each of some sets."""
+    """Return the operands of an instruction that are results of calls.
+
+    Between them there may be at most one instruction of each set in `between`.
+    """
     found = []
     for n, o in enumerate(i.operands):
         path: list[HloInstruction] = []
@@ -263,7 +271,7 @@ def _renew(
     in_place: bool = False,
     **settings: Any,
 ) -> None:
-    """Put a call with other operands, settings or type, and what is made of its result, in the place of a use."""
+    """Replace a use by a call with other operands, settings or type, followed by the path."""
     call, c = use.call, use.call.parent
     shape = call.array_shape if element_type is None else call.array_shape.with_type(element_type)
     made = c.clone_instruction(call, operands, shape)
@@ -295,7 +303,7 @@ _FLOATING: Final[Condition[_Use]] = Condition(
 
 
 def _scalar(i: HloInstruction) -> complex | None:
-    """The number that a constant, or a broadcast of one, repeats."""
+    """Return the number that a constant, or a broadcast of one, repeats."""
     i = i.operands[0] if i.opcode is O.BROADCAST else i
     if i.opcode is not O.CONSTANT or not i.array_shape.is_scalar or i.literal.is_elided:
         return None
@@ -304,7 +312,7 @@ def _scalar(i: HloInstruction) -> complex | None:
 
 
 def _number(value: float) -> float:
-    """As JSON has it: 2, not 2.0."""
+    """Return the number as JSON has it: 2, not 2.0."""
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
@@ -338,7 +346,7 @@ def _factor(use: _Use) -> bool:
 
 
 def _vector_objection(u: _Use) -> str:
-    """What stands against adding a broadcast as a vector along the last dimension."""
+    """Return why a broadcast cannot be added as a vector along the last dimension, or ""."""
     made = u.other
     if made.opcode is not O.BROADCAST or made.operands[0].array_shape.rank != 1:
         return "it is not the broadcast of a vector"
@@ -384,8 +392,9 @@ def _vector(use: _Use) -> bool:
 
 
 def _may_be_overwritten(i: HloInstruction) -> bool:
-    """Whether the result may overwrite an addend's memory: it has no other users, and is not a
-    parameter unless donated.
+    """Whether the result may overwrite an addend's memory.
+
+    It must have no other users, and not be a parameter unless donated.
     """
     if i.user_count > 1 or i.is_root:
         return False
@@ -406,8 +415,9 @@ def _slice_objection(u: _Use) -> str:
 
 
 def _added_type(u: _Use) -> bool:
-    """Whether the call may return the sum's type: its own, or that of a result with no further
-    computation.
+    """Whether the call may return the sum's type.
+
+    That is its own type, or the type of a result with no further computation.
     """
     wanted, t = u.instruction.shape.element_type, u.call.shape.element_type
     if wanted is t:
@@ -459,7 +469,7 @@ def _array(use: _Use) -> bool:
 
 
 def _padded(i: HloInstruction, shape: ArrayShape) -> HloInstruction:
-    """An array with zeros behind its ends, of a shape."""
+    """Pad an array at its ends with zeros to a shape."""
     b = Builder(i)
     sizes = zip(i.array_shape.dimensions, shape.dimensions, strict=True)
     padding = tuple(PaddingDimension(0, wanted - have, 0) for have, wanted in sizes)
@@ -495,14 +505,16 @@ def _with(activation: str, use: _Use) -> str:
 
 
 def _is_gelu(u: _Use) -> bool:
-    """Whether the other operand is half of 1 + tanh(sqrt(2 / pi) (x + 0.044715 x x x)), x being the product."""
+    """Whether the other operand is 0.5 * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x x x))) of product
+    x.
+    """
     x = u.instruction.operands[u.operand]
 
     def once(i: HloInstruction, opcode: O) -> bool:
         return i.opcode is opcode and i.user_count == 1
 
     def other_operand(i: HloInstruction, is_wanted: Callable[[HloInstruction], bool]) -> HloInstruction | None:
-        """The other operand than the one for which `is_wanted` holds."""
+        """Return the operand other than the one for which `is_wanted` holds."""
         a, b = i.operands
         return b if is_wanted(a) else a if is_wanted(b) else None
 
@@ -602,7 +614,7 @@ def _most_workspace(device: GpuDevice) -> int:
 
 @reason("dot => cuBLAS call, with workspace memory")
 def _give_workspace(call: HloInstruction, most: int) -> None:
-    """Legacy calls get no more than their operands take."""
+    """Give calls a workspace; legacy calls get no more than their operands' size."""
     c = call.parent
     if call.get("custom_call_target") == cublas_gemm.GEMM:
         most = min(most, sum(o.array_shape.byte_size for o in call.operands))

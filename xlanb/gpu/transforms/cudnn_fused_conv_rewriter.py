@@ -1,11 +1,15 @@
-"""Fuse the users of a convolution into cuDNN's call (xla/backends/gpu/transforms/cudnn_fused_conv_rewriter.cc).
+"""Fuse the users of a convolution into the cuDNN call.
 
-    c = conv(x, k);  a = add(c, broadcast(b));  maximum(a, 0)    =>    custom-call(x, k, b), "__cudnn$convBiasActivationForward", kRelu
+Follows xla/backends/gpu/transforms/cudnn_fused_conv_rewriter.cc.
 
-The call computes activation(scale * conv(x, k) + side_scale * side + bias). What is nearest to the convolution goes in first:
-a scale, a bias and an array beside it, a ReLU; conversions of its operands and result make it one of f16 or s8. Activations that
-cuDNN compiles for each program (ELU, ReLU6, leaky ReLU) are left to XLA's own kernels, as XLA leaves them by default. Results of
-s8, which cuDNN rounds and clamps, and convolutions of f8 stay as they are.
+    c = conv(x, k);  a = add(c, broadcast(b));  maximum(a, 0)
+    =>  custom-call(x, k, b), "__cudnn$convBiasActivationForward", kRelu
+
+The call computes activation(scale * conv(x, k) + side_scale * side + bias). Nearest users are fused
+first: a scale, a bias and a side input, a ReLU. Conversions of operands and result make it an f16
+or s8 convolution. Activations that cuDNN compiles at run time (ELU, ReLU6, leaky ReLU) are left to
+XLA's own kernels, as in XLA by default. s8 results, which cuDNN rounds and clamps, and f8
+convolutions are not changed.
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ _MOVING: Final = (O.RESHAPE, O.TRANSPOSE)
 
 @dataclass(frozen=True)
 class CudnnFusedConvRewriter(HloPass):
-    """Lets cuDNN's forward convolutions compute what is done to their results."""
+    """Fuses the users of cuDNN forward convolutions into the calls."""
 
     name = "cudnn-fused-convolution-rewriter"
     triggers = frozenset((O.CUSTOM_CALL,))
@@ -82,7 +86,7 @@ def _is_call(i: HloInstruction) -> bool:
 
 
 def _is_depthwise(call: HloInstruction) -> bool:
-    """Whether each feature is a group of its own: fused calls are slower for some of those."""
+    """Whether each feature is its own group: some fused calls are slower for those."""
     groups = call.get("feature_group_count") or 1
     labels = _labels(call)
     return bool(groups > 1 and call.operands[0].array_shape.dimensions[labels.input_feature] == groups)
@@ -95,7 +99,7 @@ def _labels(call: HloInstruction) -> ConvolutionDimensionNumbers:
 
 @dataclass(frozen=True)
 class _Use:
-    """An instruction that reads the result of a call."""
+    """A use of a call's result."""
 
     instruction: HloInstruction
     result: HloInstruction
@@ -123,7 +127,7 @@ def _settings(call: HloInstruction) -> dict[str, Any]:
 
 
 def _use(i: HloInstruction, opcode: O) -> _Use | None:
-    """An instruction of an opcode as the reader of a call's result, its first operand that is one."""
+    """Return an instruction of this opcode as a use of a call's result, its first such operand."""
     if i.opcode is not opcode:
         return None
     for o in i.operands:
@@ -142,7 +146,7 @@ def _is_repeated(i: HloInstruction, value: float) -> bool:
 
 
 def _repeated(i: HloInstruction) -> float | None:
-    """The number of which an array is made; None where it is made of several or computed."""
+    """Return the number that an array repeats, or None."""
     while i.opcode in (O.BROADCAST, O.RESHAPE, O.BITCAST):
         i = i.operands[0]
     if i.opcode is not O.CONSTANT or i.array_shape.element_count != 1 or i.literal.is_elided:
@@ -188,7 +192,10 @@ def _renew(
     element_type: T | None = None,
     **settings: Any,
 ) -> HloInstruction:
-    """A call with other operands, another type of its result, or other settings, and a bias of zeros where it has none; the result of it."""
+    """Return a call with other operands, result type or settings.
+
+    Adds a bias of zeros if there is none.
+    """
     c = call.parent
     shape = cast("TupleShape", call.shape)
     made = shape.shapes[0].as_array()
@@ -208,7 +215,7 @@ def _renew(
 
 
 def _zeros(call: HloInstruction) -> HloInstruction:
-    """The bias that changes nothing: f32 for integers."""
+    """Return a bias of zeros; f32 for integers."""
     made = cudnn_convolution.result_shape(call)
     count = made.dimensions[_labels(call).output_feature]
     return Builder(call).full(0, array(_bias_type(made.element_type), (count,)))
@@ -252,7 +259,7 @@ def _scale(i: HloInstruction) -> None:
 
 
 def _number(value: float) -> float:
-    """As JSON has it: 2, not 2.0."""
+    """Return the number as JSON has it: 2, not 2.0."""
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
@@ -291,7 +298,7 @@ def _addend(i: HloInstruction) -> None:
 
 
 def _bias(u: _Use) -> tuple[int, ...] | None:
-    """The dimensions along which what is added is repeated, where it can be the bias: a number for each feature, or one."""
+    """Return an addend's broadcast dimensions if it can be the bias (per feature, or scalar)."""
     other, call = u.other, u.call
     if other.opcode is not O.BROADCAST or not _has_zero_bias(call):
         return None
@@ -368,7 +375,7 @@ def _to_f16(i: HloInstruction) -> None:
 
 @reason("conv(convert(A), convert(K)) => conv(A, K) of s8")
 def _to_s8(result: HloInstruction) -> None:
-    """A call that gives f32 takes s8 as it is, and so a bias and an array of f32."""
+    """Convert a call with an f32 result to s8 operands, with an f32 bias and side input."""
     if result.opcode is not O.GET_TUPLE_ELEMENT or result.tuple_index != 0 or result.shape.element_type is not T.F32:
         return
     call = result.operands[0]
@@ -385,7 +392,10 @@ def _to_s8(result: HloInstruction) -> None:
 
 
 def _is_exact(i: HloInstruction, t: T) -> bool:
-    """Whether every element is a number of a type: it is of that type, was converted from it, or is constant."""
+    """Whether every element is exactly representable in a type.
+
+    It must have that type, be converted from it, or be constant.
+    """
     while i.opcode in (O.BROADCAST, O.RESHAPE, O.TRANSPOSE):
         i = i.operands[0]
     if i.shape.element_type is t:
@@ -401,7 +411,7 @@ def _is_exact(i: HloInstruction, t: T) -> bool:
 
 
 def _keeps_values(source: T, target: T) -> bool:
-    """Whether every number of a type is one of another."""
+    """Whether every number of a type is representable in another."""
     if source.is_floating:
         if not target.is_floating:
             return False

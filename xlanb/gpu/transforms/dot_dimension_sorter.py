@@ -1,8 +1,9 @@
 """Sort the contracting dimensions of dots (xla/backends/gpu/transforms/dot_dimension_sorter.cc).
 
-dot(a, b), lhs_contracting_dims={3,2}, rhs_contracting_dims={1,0}    =>    dot(a, b), lhs_contracting_dims={2,3}, rhs_contracting_dims={0,1}
+dot(a, b), lhs_contracting_dims={3,2}, rhs_contracting_dims={1,0}
+=>  dot(a, b), lhs_contracting_dims={2,3}, rhs_contracting_dims={0,1}
 
-Neighbours in ascending order need no transpose to become one dimension.
+Adjacent dimensions in ascending order merge into one without a transpose.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ _SIDES = ("lhs_contracting_dims", "rhs_contracting_dims")
 
 @dataclass(frozen=True)
 class DotDimensionSorter(HloPass):
-    """Sorts the pairs of contracted dimensions by the side whose dimensions are neighbours, unless the other side is the worse for it."""
+    """Sorts pairs of contracting dimensions by the side whose dimensions are adjacent.
+
+    Skips a dot if that would unsort adjacent dimensions of the other side.
+    """
 
     name = "dot_dimension_sorter"
     triggers = frozenset((O.DOT,))
@@ -44,7 +48,7 @@ def _is_row_major(dot: HloInstruction) -> bool:
 
 
 def _gains(left: Sequence[int], right: Sequence[int]) -> bool:
-    """Whether a side of neighbours gets sorted, and no sorted side of neighbours is shuffled."""
+    """Whether adjacent dimensions of a side get sorted, and none of the other side unsorted."""
     neighbours = [_are_neighbours(side) for side in (left, right)]
     unsorted = [n and list(side) != sorted(side) for n, side in zip(neighbours, (left, right), strict=True)]
     return any(unsorted) and neighbours == unsorted

@@ -1,6 +1,10 @@
-"""Add a contracting dimension of size 1 to dots without one (xla/service/gpu/transforms/dot_normalizer.cc).
+"""Add a contracting dimension of size 1 to dots without one.
 
-dot(f32[3] a, f32[4] b)    =>    dot(bitcast(f32[3,1], a), bitcast(f32[4,1], b)), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+Follows xla/service/gpu/transforms/dot_normalizer.cc.
+
+dot(f32[3] a, f32[4] b)
+=>  dot(bitcast(f32[3,1], a), bitcast(f32[4,1], b)),
+    lhs_contracting_dims={1}, rhs_contracting_dims={1}
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from xlanb.transforms.verdict import MOVES
 
 @dataclass(frozen=True)
 class DotNormalizer(HloPass):
-    """Gives each operand of a dot that contracts nothing a last dimension of size 1, which is contracted."""
+    """Adds a last, contracting dimension of size 1 to the operands of dots without one."""
 
     name = "dot_normalizer"
     triggers = frozenset((O.DOT,))
@@ -42,7 +46,7 @@ def _normalize(dot: HloInstruction) -> None:
 
 
 def _with_one_more(i: HloInstruction) -> HloInstruction:
-    """An array with a last dimension of size 1, which is its minormost."""
+    """Return an array with a last, minormost dimension of size 1."""
     s = i.array_shape
     shape = array(s.element_type, (*s.dimensions, 1)).with_layout((s.rank, *s.minor_to_major))
     return Builder(i).add(O.BITCAST, (i,), shape)

@@ -1,11 +1,12 @@
-"""The tiling that XLA:GPU's autotuner chooses for a dot in a Triton kernel without a device to
-measure on.
+"""The tiling that XLA:GPU's autotuner chooses without a device for a dot in a Triton kernel.
 
-    default_config(TritonDot(dot, gpu_device("a100")))    =>    TritonGemmConfig(block_m=16, block_n=8, block_k=128, ...)
+    default_config(TritonDot(dot, gpu_device("a100")))
+    =>  TritonGemmConfig(block_m=16, block_n=8, block_k=128, ...)
 
-The autotuner lists tilings from small to large (dot_search_space.cc), keeps those that an architecture's list of good
-ones has, cut down to the problem's size, and without measuring takes the first that is left. The lists here hold what
-decides that: they were found by compiling dots of many sizes with the XLA:GPU of JAX 0.10.2.
+The autotuner lists tilings from small to large (dot_search_space.cc), and keeps those in the
+architecture's list of known good ones, limited to the problem's size. Without measuring, it takes
+the first. The lists here hold what decides that; they were found by compiling dots of many sizes
+with the XLA:GPU of JAX 0.10.2.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _EXPENSIVE: Final = frozenset(
 
 @dataclass(frozen=True)
 class TritonGemmConfig:
-    """A tiling of a dot: the result in tiles of block_m x block_n, the contracted dimension in steps of block_k."""
+    """A dot's tiling: result tiles of block_m x block_n, contracting steps of block_k."""
 
     block_m: int
     block_n: int
@@ -48,7 +49,7 @@ class TritonGemmConfig:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """As `triton_gemm_config` of a backend config."""
+        """The `triton_gemm_config` of a backend config."""
         return {
             "block_m": str(self.block_m),
             "block_n": str(self.block_n),
@@ -110,7 +111,7 @@ class TritonDot:
         return self.batch * -(-self.m // tile[0]) * -(-self.n // tile[1])
 
     def _largest_tile(self) -> tuple[int, int]:
-        """The squarest tile of which a block's registers hold the result, no larger than the problem."""
+        """Return the squarest result tile that fits a block's registers and the problem."""
         elements = _REGISTERS_PER_BLOCK * 32 // self.result_bits
         m = _power_below(isqrt(elements))
         n = _power_below(elements // m)
@@ -122,7 +123,7 @@ class TritonDot:
         return m, n
 
     def configs(self) -> Iterator[TritonGemmConfig]:
-        """All tilings from small to large, in the autotuner's order."""
+        """Return all tilings from small to large, in the autotuner's order."""
         for m, n in self._result_tiles():
             most = max(self.min_warps, min(_MAX_THREADS // 32, -(-m // _MIN_TILE[0]) * -(-n // _MIN_TILE[1])))
             for warps in _powers(self.min_warps, most):
@@ -143,11 +144,11 @@ class TritonDot:
                 yield m, n
 
     def _shared_steps(self, m: int, n: int) -> int:
-        """How long a step may be for both operands' tiles to fit into shared memory."""
+        """Return the longest step with which both operands' tiles fit into shared memory."""
         return 8 * self.device.architecture.shared_memory_per_block_optin // self.result_bits // (m + n)
 
     def max_step(self, m: int, n: int) -> int:
-        """The longest step along the contracted dimension."""
+        """The longest step along the contracting dimension."""
         return max(self.min_step, min(_power_above(self.contracted), _power_below(self._shared_steps(m, n))))
 
     def _max_stages(self, m: int, n: int, k: int) -> int:
@@ -155,7 +156,7 @@ class TritonDot:
         return min(-(-self.contracted // k), fitting, _MAX_WARPS_PER_SCHEDULER)
 
     def limited(self, config: TritonGemmConfig) -> TritonGemmConfig:
-        """A tiling of an architecture's list cut down to the size of the problem."""
+        """Limit a tiling of an architecture's list to the problem's size."""
         m = min(max(config.block_m, self.min_tile[0]), self.max_tile[0])
         n = min(max(config.block_n, self.min_tile[1]), self.max_tile[1])
         k = min(max(config.block_k, self.min_step), self.max_step(m, n))
@@ -163,7 +164,7 @@ class TritonDot:
 
 
 def default_config(dot: TritonDot) -> TritonGemmConfig:
-    """The tiling that is taken without measuring."""
+    """Return the tiling chosen without measuring."""
     known = _known(dot.device)
     wanted = {dot.limited(c) for c in known}
     return next((c for c in dot.configs() if c in wanted), known[0])
@@ -175,7 +176,7 @@ def _known(device: GpuDevice) -> tuple[TritonGemmConfig, ...]:
 
 
 def _has_expensive(operand: HloInstruction) -> bool:
-    """Whether computing an operand takes a function that is worth computing once only."""
+    """Whether computing an operand involves a function that is too expensive to compute twice."""
     seen, stack = {operand}, [operand]
     while stack:
         i = stack.pop()
@@ -188,12 +189,12 @@ def _has_expensive(operand: HloInstruction) -> bool:
 
 
 def _power_above(n: int) -> int:
-    """The smallest power of two that is not smaller; 1 for 0."""
+    """Return the next power of two that is not smaller; 1 for 0."""
     return 1 << (n - 1).bit_length() if n > 0 else 1
 
 
 def _power_below(n: int) -> int:
-    """The largest power of two that is not larger; 1 for 0."""
+    """Return the next power of two that is not larger; 1 for 0."""
     return 1 << (n.bit_length() - 1) if n > 0 else 1
 
 

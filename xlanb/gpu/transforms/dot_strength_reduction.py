@@ -1,10 +1,12 @@
-"""Replace dots with vectors by multiplications and sums (xla/backends/gpu/transforms/dot_strength_reduction.cc).
+"""Replace matrix-vector dots by multiplications and reductions.
+
+Follows xla/backends/gpu/transforms/dot_strength_reduction.cc.
 
     f32[5] dot(f32[5,8] a, f32[8] v)    =>    reduce(multiply(a, broadcast(v))), dimensions={1}
 
-A product with a vector reads each element once: the kernels of reductions do that as fast as any, and they fuse. Large ones
-are left to Triton's kernels where those have them; s32, for which there are no fast kernels, is reduced here too where the
-contracted dimension of the right operand is its last one.
+A matrix-vector product reads each element once: reduction kernels do that at full speed, and they
+fuse. Large ones are left to Triton's kernels if they are supported. s32, which has no fast kernels,
+is reduced here too if the right operand's contracting dimension is its last.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ _SIDES: Final = ("lhs", "rhs")
 
 @dataclass(frozen=True)
 class DotStrengthReduction(HloPass):
-    """Replaces dots of which one operand has no free dimension."""
+    """Replaces dots with an operand that has no free dimension."""
 
     name = "dot-strength-reduction"
     triggers = frozenset((O.DOT,))
@@ -57,12 +59,12 @@ class _Dot:
 
     @property
     def vectors(self) -> int:
-        """How many operands have no free dimension."""
+        """The number of operands without a free dimension."""
         return sum(not free_dimensions(self.dot, side) for side in _SIDES)
 
     @property
     def elements(self) -> int:
-        """Elements of a row and a column of what is multiplied, by all rows and columns."""
+        """Elements of both operands of one product."""
         return elements_of(self.dot)
 
 
@@ -139,7 +141,10 @@ def _expand(dot: HloInstruction) -> None:
 
 
 def _ordered(dot: HloInstruction, number: int, side: str) -> HloInstruction:
-    """An operand in the type of the result, batch dimensions first, then free ones, contracted ones last."""
+    """Return an operand in the result's type with ordered dimensions.
+
+    The order is batch, free, contracting.
+    """
     c, operand = dot.parent, dot.operands[number]
     made = dot.shape.element_type
     if operand.shape.element_type is not made:
@@ -154,7 +159,7 @@ def _ordered(dot: HloInstruction, number: int, side: str) -> HloInstruction:
 
 
 def _inserted(operand: HloInstruction, place: int, sizes: list[int]) -> HloInstruction:
-    """An operand repeated along new dimensions before one of its own."""
+    """Broadcast an operand along new dimensions before one of its own."""
     if not sizes:
         return operand
     shape, count = operand.array_shape, len(sizes)
@@ -164,7 +169,7 @@ def _inserted(operand: HloInstruction, place: int, sizes: list[int]) -> HloInstr
 
 
 def _without_last(shape: ArrayShape, count: int) -> ArrayShape:
-    """A shape without its last dimensions, the others in their order in memory."""
+    """Return a shape without its last dimensions, with the others' memory order."""
     rank = shape.rank - count
     return ArrayShape(shape.element_type, shape.dimensions[:rank]).with_layout(
         [d for d in shape.minor_to_major if d < rank]

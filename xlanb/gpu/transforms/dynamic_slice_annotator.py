@@ -1,10 +1,13 @@
-"""Annotate dynamic slices with their offset as a function of the loop iteration (dynamic_slice_annotator.cc).
+"""Annotate dynamic slices with their offset as a function of the loop iteration.
+
+Follows dynamic_slice_annotator.cc.
 
     dynamic-slice(x, i, 0), i the counter of a loop from 0 by 1, rows of 512 bytes
-    =>    ..., backend_config={..., "dynamic_slice_config":{"loop_index":"0","byte_offset":"0","byte_stride":"512"}}
+    =>  ..., backend_config={...,
+        "dynamic_slice_config":{"loop_index":"0","byte_offset":"0","byte_stride":"512"}}
 
-A slice that is one piece of memory, whose offset is known or grows by the same step each round, can be copied without a
-kernel that reads the offset.
+A contiguous slice whose offset is constant, or grows by the same step in each iteration, can be
+copied without a kernel that reads the offset.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ _COMPARED = {"LT": int.__lt__, "LE": int.__le__, "GT": int.__gt__, "GE": int.__g
 
 @dataclass(frozen=True)
 class DynamicSliceAnnotator(HloPass):
-    """Writes offset and stride into the backend config of slices at constant places, or at places that a counter gives."""
+    """Annotates slices at offsets that are constant or linear in a loop counter."""
 
     name = "dynamic-slice-annotator"
     triggers = _SLICES
@@ -45,7 +48,7 @@ class DynamicSliceAnnotator(HloPass):
 
 @dataclass(frozen=True)
 class _Counter:
-    """The counter of the loop whose body a computation is: an element of its parameter, which starts and steps so."""
+    """The counter of a body's loop: an element of its parameter, with start and step."""
 
     index: int
     start: int
@@ -55,18 +58,18 @@ class _Counter:
 
 @dataclass(frozen=True)
 class _Linear:
-    """start + step * round."""
+    """start + step * iteration."""
 
     start: int
     step: int = 0
 
     def last(self, counter: _Counter | None) -> int:
-        """The value in the last round."""
+        """The value in the last iteration."""
         return self.start + self.step * (counter.rounds - 1 if counter is not None else 0)
 
 
 def _counter_of(c: HloComputation, graph: CallGraph) -> _Counter | None:
-    """What is noted on the only loop that calls a computation as its body."""
+    """Return the recorded counter of the only loop with this body, or None."""
     sites = graph.callers[c]
     if len(sites) != 1 or sites[0].instruction.opcode is not O.WHILE:
         return None
@@ -84,7 +87,7 @@ def _counter_of(c: HloComputation, graph: CallGraph) -> _Counter | None:
 
 
 def _offset(i: HloInstruction, counter: _Counter | None) -> _Linear | None:
-    """The offset in bytes of a slice within its array, round by round; None where it is not of this form."""
+    """Return a slice's byte offset within its array by iteration, or None if not linear."""
     whole = i.operands[0].array_shape
     part = i.array_shape if i.opcode is O.DYNAMIC_SLICE else i.operands[1].array_shape
     if whole.is_dynamic or whole.element_type.bits < 8 or not _is_one_piece(whole, part):
@@ -106,7 +109,10 @@ def _offset(i: HloInstruction, counter: _Counter | None) -> _Linear | None:
 
 
 def _is_one_piece(whole: ArrayShape, part: ArrayShape) -> bool:
-    """Whether a slice of this shape is contiguous: from major to minor ones, then at most one cut, then whole dimensions."""
+    """Whether a slice of this shape is contiguous.
+
+    From major to minor, sizes are 1, then at most one is partial, then all are whole.
+    """
     order = list(reversed(whole.minor_to_major))
     sizes = [(part.dimensions[d], whole.dimensions[d]) for d in order]
     while sizes and sizes[0][0] == 1:
@@ -123,7 +129,7 @@ def _byte_strides(shape: ArrayShape) -> dict[int, int]:
 
 
 def _value(i: HloInstruction, counter: _Counter | None) -> _Linear | None:
-    """A scalar integer as a linear function of the round; None where it is none."""
+    """Return a scalar integer as a linear function of the iteration, or None."""
     if i.opcode is O.CONSTANT:
         if i.literal.is_elided or i.literal.array.size != 1 or not i.array_shape.element_type.is_integral:
             return None
@@ -152,7 +158,7 @@ def _value(i: HloInstruction, counter: _Counter | None) -> _Linear | None:
 
 
 def _truth(i: HloInstruction, counter: _Counter | None) -> bool | None:
-    """Whether a comparison holds, where it does in every round or in none; None elsewhere."""
+    """Return a comparison's value if it is the same in all iterations, else None."""
     holds = _COMPARED.get(str(i.get("direction"))) if i.opcode is O.COMPARE else None
     if holds is None:
         return None

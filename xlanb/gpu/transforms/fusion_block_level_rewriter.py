@@ -1,10 +1,13 @@
-"""Select Triton for fusions that it computes faster (fusion_block_level_rewriter.cc): slow transposes, and reductions of s32.
+"""Select Triton for fusions that it computes faster: slow transposes, and s32 reductions.
+
+Follows fusion_block_level_rewriter.cc.
 
     f = f32[16,8,3,3] fusion(k), kind=kLoop, calls={ROOT transpose(p0), dimensions={3,2,0,1}}
-    =>    f = f32[16,8,3,3] fusion(k), kind=kCustom, ... "kind":"__triton" ... "sizes":["8","1","3","3"]
+    =>  f = f32[16,8,3,3] fusion(k), kind=kCustom, ... "kind":"__triton" ...
+        "sizes":["8","1","3","3"]
 
-A transpose is slow where the fastest dimension becomes one of the slowest, in exchange with the one that takes its place. The
-tile is the one of least time by the performance model.
+A transpose is slow if it exchanges the fastest dimension with one of the slowest. The tile is the
+fastest one by the performance model.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ _FILE: Final = "xlanb/gpu/transforms/fusion_block_level_rewriter.py"
 
 @dataclass(frozen=True)
 class FusionBlockLevelRewriter(HloPass):
-    """Gives slow transposes and integer reductions to Triton's emitter."""
+    """Rewrites slow transposes and integer reductions as Triton fusions."""
 
     name = "fusion-block-level-rewriter"
     triggers = frozenset((O.FUSION,))
@@ -49,7 +52,7 @@ class FusionBlockLevelRewriter(HloPass):
 
 
 def is_slow(fusion: HloInstruction) -> bool:
-    """Whether Triton may compute a fusion faster: a slow transpose or a reduction of s32."""
+    """Whether Triton may compute a fusion faster: a slow transpose or an s32 reduction."""
     if isinstance(fusion.shape, TupleShape):
         return False
     root = fusion.fused_computation.root
@@ -83,14 +86,14 @@ def _is_slow_transpose(root: HloInstruction) -> bool:
 
 @dataclass(slots=True)
 class BlockLevelCandidate:
-    """A fusion, the device, and the tiling once it is asked for."""
+    """A fusion, the device, and the tiling once it is computed."""
 
     fusion: HloInstruction
     device: GpuDevice
     tiling: Tiling | str | None = None
 
     def find_tiling(self) -> str:
-        """Why there is no tiling; "" where there is."""
+        """Compute the tiling; return why there is none, or ""."""
         if self.tiling is None:
             self.tiling = best_tiling(FusionView(self.fusion), GpuCostAnalysis(self.device), self.device)
         return self.tiling if isinstance(self.tiling, str) else ""

@@ -1,9 +1,11 @@
-"""Replace dynamic slices at loop-dependent offsets by copies without a kernel (fusion_dynamic_memcpy_rewriter.cc).
+"""Replace dynamic slices at loop-dependent offsets by copies without a kernel.
+
+Follows fusion_dynamic_memcpy_rewriter.cc.
 
     f = f32[1,8] fusion(x, i), kind=kLoop, calls={ROOT s = dynamic-slice(p0, p1, 0)}
-    =>    f = f32[1,8] fusion(x, i), kind=kCustom, calls={s = dynamic-slice(p0, p1, 0), ROOT copy(s)}
+    =>  f = f32[1,8] fusion(x, i), kind=kCustom, calls={s = dynamic-slice(p0, p1, 0), ROOT copy(s)}
 
-dynamic-slice-annotator says beside a slice where each iteration finds it (`dynamic_slice_config`).
+dynamic-slice-annotator records the slice's offset per iteration (`dynamic_slice_config`).
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _FREE = frozenset((O.BITCAST, O.RESHAPE))
 
 @dataclass(frozen=True)
 class FusionDynamicMemcpyRewriter(HloPass):
-    """Makes copies of fusions that only slice, or only update a slice, at a place that a loop counts."""
+    """Rewrites fusions that only slice or update at a loop-dependent offset as copies."""
 
     name = "fusion-dynamic-memcpy-rewriter"
     triggers = frozenset((O.FUSION,))
@@ -46,7 +48,7 @@ class FusionDynamicMemcpyRewriter(HloPass):
 
 
 class MemcpyCandidate(NamedTuple):
-    """A fusion, the slice or update in it, and what would be copied."""
+    """A fusion, its slice or update, and what would be copied."""
 
     fusion: HloInstruction
     slicing: HloInstruction
@@ -73,7 +75,10 @@ def _behind_free(i: HloInstruction) -> HloInstruction:
 
 
 def is_contiguous(whole: ArrayShape, part: ArrayShape) -> bool:
-    """Whether a box of an array lies together in memory: of one dimension a part, of all slower ones one row."""
+    """Whether a box of an array is contiguous in memory.
+
+    One dimension may be partial; all slower ones then have size 1.
+    """
     is_cut = False
     for d in whole.minor_to_major:
         if is_cut and part.dimensions[d] != 1:
@@ -96,7 +101,7 @@ def _scattered(c: MemcpyCandidate) -> str:
 
 
 def _computed(c: MemcpyCandidate) -> str:
-    """What of the copied array is not a parameter, or a part of one."""
+    """Name what the copied array is computed by, or return "" for (a part of) a parameter."""
     source = _behind_free(c.copied)
     if source.opcode in (O.DYNAMIC_SLICE, O.SLICE):
         source = _behind_free(source.operands[0])

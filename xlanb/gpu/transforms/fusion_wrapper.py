@@ -39,14 +39,18 @@ _WRAPPED = frozenset(
 
 
 def is_wrapped(i: HloInstruction) -> bool:
-    """Whether an instruction outside of fusions becomes one: it computes or moves elements, and is
-    neither a copy nor a bitcast.
+    """Whether an unfused instruction gets a fusion.
+
+    It must compute or move elements, and be neither a copy nor a bitcast.
     """
     return i.opcode.is_elementwise or i.opcode in _WRAPPED
 
 
 def fusion_kind(root: HloInstruction) -> str:
-    """kInput for what is emitted over its operand (reductions of rows or columns, scatters, tiled transposes), else kLoop."""
+    """Return kInput for kernels that iterate over the operand, else kLoop.
+
+    These are row and column reductions, scatters and tiled transposes.
+    """
     over_input = root.opcode is O.SCATTER or is_reduction_of_rows_or_columns(root) or is_tiled_transpose(root)
     return "kInput" if over_input else "kLoop"
 

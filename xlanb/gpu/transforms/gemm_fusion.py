@@ -1,9 +1,12 @@
-"""Fuse dots with their producers and users into one kernel (xla/backends/gpu/transforms/gemm_fusion.cc, the pass triton-gemm-rewriter).
+"""Fuse dots with their producers and users into one kernel (the pass triton-gemm-rewriter).
 
-    c = convert(x);  d = dot(c, y);  r = maximum(d, 0)    =>    fusion(x, y), kind=kCustom, calls={convert, dot, maximum}, "__triton_gemm"
+Follows xla/backends/gpu/transforms/gemm_fusion.cc.
 
-The fusion grows from the dot up into its operands and down into its only user, as long as the emitter can follow the
-dot's dimensions (`tiling_propagation`) and no more memory is read or written than before.
+    c = convert(x);  d = dot(c, y);  r = maximum(d, 0)
+    =>  fusion(x, y), kind=kCustom, calls={convert, dot, maximum}, "__triton_gemm"
+
+The fusion grows from the dot into its operands and into its only user, as long as the emitter can
+follow the dot's dimensions (`tiling_propagation`) and no more memory is accessed than before.
 """
 
 from __future__ import annotations
@@ -42,12 +45,12 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.reason import reason
 
 KIND: Final = "__triton_gemm"
-"""The kind of the fusions, in their backend config."""
+"""The kind of the fusions in their backend config."""
 
 _MAX_PARAMETERS: Final = 4
-"""Limit for each operand of a dot."""
+"""Per operand of a dot."""
 TINY: Final = 100
-"""Up to this many operand elements a dot is emitted as a plain loop."""
+"""A dot with at most this many operand elements is emitted as a plain loop."""
 _LOOP_TYPES: Final = frozenset((T.F16, T.F32, T.BF16))
 _TOLERATED_BYTES: Final = 1024
 _NOT_FUSED: Final = frozenset(
@@ -57,7 +60,10 @@ _NOT_FUSED: Final = frozenset(
 
 @dataclass(frozen=True)
 class GemmFusion(HloPass):
-    """Fuses dots with their operands and users, for devices that run Triton's kernels: NVIDIA's from Ampere on."""
+    """Fuses dots with their operands and users.
+
+    Applies to devices that run Triton's kernels: NVIDIA's from Ampere on.
+    """
 
     name = "triton-gemm-rewriter"
     triggers = frozenset((O.DOT,))
@@ -73,7 +79,7 @@ class GemmFusion(HloPass):
 
 
 def is_triton_gemm(i: HloInstruction) -> bool:
-    """Whether an instruction is a fusion that this pass makes."""
+    """Whether an instruction is a fusion made by this pass."""
     return i.opcode is O.FUSION and backend_config.fusion_config(i).get("kind") == KIND
 
 
@@ -92,7 +98,7 @@ _SIDES: Final = ("lhs", "rhs")
 
 
 def is_left_to_loops(dot: HloInstruction) -> bool:
-    """Whether a dot is so small that a plain loop is as good as a kernel or a library for products."""
+    """Whether a dot is so small that a plain loop is as fast as a matrix product kernel."""
     return elements_of(dot) < TINY and dot.shape.element_type in _LOOP_TYPES and dot.get("algorithm") == UNSET
 
 
@@ -120,10 +126,13 @@ _DOT_CONDITIONS: Final[tuple[Condition[_Dot], ...]] = (
 
 @dataclass(frozen=True)
 class _Step:
-    """An instruction that the fusion may take in next: `order` is how the dot's dimensions lie on the known side of it.
+    """An instruction that the fusion may include next.
 
-    `major_part` is the size of the major part of the dimension that may lie in two parts, as the fusion has it so far;
-    `source` is the operand that is in the fusion already, where the fusion grows towards users.
+    Attributes:
+        order: how the dot's dimensions are arranged on its known side.
+        major_part: size of the major part of the dimension that may be split in two, as fused so
+            far.
+        source: the operand already fused, if the fusion grows towards users.
     """
 
     instruction: HloInstruction
@@ -141,7 +150,7 @@ class _Step:
 
     @property
     def orders(self) -> Propagated:
-        """The orders on the other side of an instruction that can be followed."""
+        """The orders on the other side, if they can be followed."""
         found = self.found
         if isinstance(found, str):
             raise PassError(f"{self.instruction.name} cannot be followed: {found}")
@@ -149,7 +158,7 @@ class _Step:
 
     @property
     def next_major_part(self) -> int | None:
-        """The size of the major part with this instruction; None where it wants another cut."""
+        """The major part's size including this instruction, or None if the split differs."""
         return combined(self.major_part, self.orders.major_part)
 
 
@@ -210,7 +219,10 @@ def _takes(step: _Step, conditions: Sequence[Condition[_Step]], dot: HloInstruct
 
 
 def _reads_broadcast(s: _Step) -> bool:
-    """Whether one of two operands of an elementwise instruction is a parameter or constant repeated, which can be fused too."""
+    """Whether a binary elementwise instruction reads a broadcast parameter or constant.
+
+    That broadcast can be fused too.
+    """
     i = s.instruction
     if not is_elementwise(i) or len(i.operands) != 2:
         return False
@@ -226,7 +238,10 @@ def _reads_broadcast(s: _Step) -> bool:
 
 
 def _is_input_worth_fusing(i: HloInstruction) -> bool:
-    """Whether reading the operands is no more than reading the result, or it is read here only and from memory."""
+    """Whether fusing an input reads no more than its result, or its only reader is here.
+
+    In the second case its operands must be in memory.
+    """
     growth = _bytes_in_less_out(i)
     if growth is None:
         return False
@@ -240,8 +255,9 @@ def _is_input_worth_fusing(i: HloInstruction) -> bool:
 
 
 def _is_in_memory_anyway(cut: HloInstruction) -> bool:
-    """Whether the sliced value is materialized anyway: it is a parameter, or another user reads
-    more of it.
+    """Whether the sliced value is materialized anyway.
+
+    It is a parameter, or another user reads more of it.
     """
     (whole,) = cut.operands
     if _is_effective_parameter(whole) or whole.opcode is O.CONSTANT:
@@ -260,7 +276,7 @@ def _bytes_in_less_out(i: HloInstruction) -> int | None:
 
 
 def _is_plain_input(o: HloInstruction) -> bool:
-    """Whether it is a parameter, or a scalar or parameter repeated."""
+    """Whether it is a parameter, or a broadcast scalar or parameter."""
     if o.opcode is O.BROADCAST and (o.operands[0].array_shape.is_scalar or _is_effective_parameter(o.operands[0])):
         return True
     return _is_effective_parameter(o)
@@ -277,7 +293,10 @@ def _is_effective_parameter(i: HloInstruction) -> bool:
 
 @dataclass
 class _Node:
-    """An instruction as the fusion reads it: one is there for each way to read it. `operands` are numbers of nodes; None: it becomes a parameter."""
+    """An instruction as the fusion reads it, one node per way of reading it.
+
+    `operands` are node numbers; with None it becomes a parameter.
+    """
 
     instruction: HloInstruction
     order: DimensionOrder
@@ -286,30 +305,34 @@ class _Node:
 
 @dataclass
 class _Tree:
-    """What is taken in from an instruction (node 0) upwards."""
+    """What is fused from an instruction (node 0) upwards."""
 
     nodes: list[_Node]
 
     def leaves(self) -> list[_Node]:
-        """What becomes parameters."""
+        """Return the nodes that become parameters."""
         return [n for n in self.nodes if n.operands is None]
 
 
 @dataclass
 class _Plan:
-    """What a fusion around a dot takes in: the trees above its operands, and its users with the trees above their other operands (None stands for the fused operand)."""
+    """What a fusion around a dot contains.
+
+    `operands` are the trees above its operands. `users` are its users, with the trees above their
+    other operands (None for the fused operand).
+    """
 
     operands: list[_Tree]
     users: list[tuple[HloInstruction, list[_Tree | None]]]
 
     @property
     def output(self) -> HloInstruction | None:
-        """The last user that is taken in; None where the dot is the result."""
+        """The last fused user, or None if the dot is the result."""
         return self.users[-1][0] if self.users else None
 
 
 def _planned(dot: HloInstruction, device: GpuDevice) -> _Plan:
-    """What the fusion takes in, as far as all conditions hold."""
+    """Plan the fusion as far as all conditions hold."""
     trees, major_part = [], WHOLE
     for n, o in enumerate(dot.operands):
         step = _Step(o, DimensionOrder.of(o.array_shape), TilingDirection.TO_OPERANDS, side_of_operand(dot, n), device)
@@ -320,9 +343,10 @@ def _planned(dot: HloInstruction, device: GpuDevice) -> _Plan:
 
 
 def _grown_up(first: _Step, dot: HloInstruction, max_parameters: int | None) -> tuple[_Tree, int]:
-    """The tree above an instruction, nearest first, and the size of the major part with it.
+    """Return the tree above an instruction, nearest first, and the major part's size with it.
 
-    What would make too many parameters waits: others that are taken in may lower their number.
+    An instruction that would add too many parameters is retried later: fusing others may reduce
+    their number.
     """
     nodes = [_Node(first.instruction, first.order)]
     number_of = {(first.instruction, first.order.strides()): 0}
@@ -355,7 +379,7 @@ def _grown_up(first: _Step, dot: HloInstruction, max_parameters: int | None) -> 
 
 
 def _added_parameters(i: HloInstruction) -> int:
-    """How many parameters more there are with an instruction taken in."""
+    """Return how many parameters fusing an instruction adds."""
     if i.opcode is O.PARAMETER or (i.opcode is O.CONSTANT and not i.array_shape.is_scalar):
         return 0
     return len(i.operands) - 1
@@ -364,7 +388,7 @@ def _added_parameters(i: HloInstruction) -> int:
 def _grown_down(
     dot: HloInstruction, device: GpuDevice, major_part: int
 ) -> list[tuple[HloInstruction, list[_Tree | None]]]:
-    """The users, each the only one of what is before it."""
+    """Return the fused users, each the only user of the one before."""
     users: list[tuple[HloInstruction, list[_Tree | None]]] = []
     side, last, order = side_of_result(major_part), dot, DimensionOrder.of(dot.array_shape)
     while last.user_count == 1 and not last.is_root:
@@ -392,7 +416,7 @@ def _grown_down(
 
 
 def _has_batch_innermost_int4(dot: HloInstruction, plan: _Plan) -> bool:
-    """Whether a parameter of 4-bit integers has the batch dimension as its fastest one: two lie in a byte."""
+    """Whether an int4 parameter has the batch as its minormost dimension: two share a byte."""
     for side, tree in zip(_SIDES, plan.operands, strict=True):
         for batch in dot.ints(f"{side}_batch_dims"):
             for leaf in tree.leaves():
@@ -432,7 +456,7 @@ def _build(dot: HloInstruction, plan: _Plan) -> None:
 
 
 def _copied(fused: HloComputation, tree: _Tree, given: list[HloInstruction]) -> HloInstruction:
-    """Copy a tree into a fusion, each node's operands first; what becomes a parameter is added to `given`."""
+    """Copy a tree into a fusion, operands first; add its parameters to `given`."""
     made: dict[int, HloInstruction] = {}
     stack = [0]
     while stack:

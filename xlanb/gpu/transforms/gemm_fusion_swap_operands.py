@@ -1,9 +1,11 @@
-"""Swap the operands of dots in gemm fusions where that is faster (xla/backends/gpu/transforms/gemm_fusion_swap_operands.cc).
+"""Swap the operands of dots in gemm fusions if that is faster.
+
+Follows xla/backends/gpu/transforms/gemm_fusion_swap_operands.cc.
 
     d = f32[8,64]{1,0} dot(a, b)    =>    bitcast(f32[64,8]{0,1} dot(b, a))
 
-Instructions of tensor cores have 64 rows, and any power of two of columns; and what is computed on the way is best the left
-operand, which may lie in registers.
+Tensor-core instructions have 64 rows and any power-of-two number of columns. An operand computed in
+the fusion is better on the left, where it may stay in registers.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ _ADDRESSING: Final = frozenset(
 
 @dataclass(frozen=True)
 class GemmFusionSwapOperands(HloPass):
-    """Exchanges the operands of dots in fusions that triton-gemm-rewriter made."""
+    """Swaps the operands of dots in triton-gemm-rewriter's fusions."""
 
     name = "gemm-fusion-swap-operands"
     keeps = REAL
@@ -48,7 +50,7 @@ class GemmFusionSwapOperands(HloPass):
 
 
 def _rows(dot: HloInstruction, side: str) -> int:
-    """Elements along the free dimensions of an operand."""
+    """Return the number of elements along an operand's free dimensions."""
     shape, count = dot.operands[("lhs", "rhs").index(side)].array_shape, 1
     for d in free_dimensions(dot, side):
         count *= shape.dimensions[d]
@@ -56,7 +58,7 @@ def _rows(dot: HloInstruction, side: str) -> int:
 
 
 def _is_computed(i: HloInstruction) -> bool:
-    """Whether anything but addresses is computed on the way to an operand."""
+    """Whether an operand involves computation other than addressing."""
     while i.operands:
         if i.opcode not in _ADDRESSING:
             return True

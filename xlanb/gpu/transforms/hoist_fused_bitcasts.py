@@ -1,11 +1,13 @@
 """Move bitcasts out of gemm fusions (xla/backends/gpu/transforms/hoist_fused_bitcasts.cc).
 
-    fusion(x), calls={b = bitcast(p0), ROOT dot(negate(b), ...)}    =>    b = bitcast(x), fusion(b), calls={ROOT dot(negate(p0), ...)}
-    fusion(x), calls={d = dot(...), ROOT bitcast(d)}                =>    bitcast(fusion(x)), calls={ROOT dot(...)}
+    fusion(x), calls={b = bitcast(p0), ROOT dot(negate(b), ...)}
+    =>  b = bitcast(x), fusion(b), calls={ROOT dot(negate(p0), ...)}
+    fusion(x), calls={d = dot(...), ROOT bitcast(d)}
+    =>  bitcast(fusion(x)), calls={ROOT dot(...)}
 
-A bitcast within a fusion is in the way of tiles, one outside costs nothing. On its way up it goes past elementwise
-instructions, and past broadcasts and transposes whose dimensions it does not mix. A bitcast after the dot is taken away by
-one at the root, which undoes it and goes up in its stead; the callers get the other half.
+A bitcast within a fusion prevents tiling; one outside costs nothing. It moves up past elementwise
+instructions, and past broadcasts and transposes whose dimensions it does not mix. A bitcast after
+the dot is undone by one at the root, which moves up instead; the callers get its inverse.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ _CUDNN: Final = "__cudnn$fusion"
 
 @dataclass(frozen=True)
 class HoistFusedBitcasts(HloPass):
-    """Moves bitcasts, and reshapes that move nothing, from fusions with a dot to their callers."""
+    """Moves bitcasts and no-op reshapes from fusions with a dot to their callers."""
 
     name = "hoist-fused-bitcasts"
     triggers = frozenset((O.FUSION,))
@@ -49,13 +51,13 @@ class HoistFusedBitcasts(HloPass):
 
 
 def _dot_of(fusion: HloInstruction) -> HloInstruction | None:
-    """The first dot of a fusion, or its first scaled dot."""
+    """Return a fusion's first dot, or its first scaled dot."""
     order = fusion.fused_computation.post_order()
     return next((i for opcode in _DOTS for i in order if i.opcode is opcode), None)
 
 
 class _StuckError(Exception):
-    """A bitcast stays where it is; the message says why."""
+    """A bitcast cannot move; the message says why."""
 
 
 def _hoist_all(dot: HloInstruction, callers: Sequence[HloInstruction]) -> None:
@@ -86,7 +88,7 @@ def _tell(bitcast: HloInstruction, stuck: str = "") -> None:
 
 @reason("fusion => bitcast(fusion), with the dot's shape as root")
 def _undo_at_root(dot: HloInstruction, callers: Sequence[HloInstruction]) -> None:
-    """Give the result of the fusion the shape that it has without the bitcasts after the dot."""
+    """Give the fusion the result shape without the bitcasts after the dot."""
     c = dot.parent
     root, shape = c.root, _root_shape(dot)
     if root.shape == shape:
@@ -99,7 +101,7 @@ def _undo_at_root(dot: HloInstruction, callers: Sequence[HloInstruction]) -> Non
 
 
 def _root_shape(dot: HloInstruction) -> ArrayShape:
-    """The shape of the root if the bitcasts between it and the dot were not there."""
+    """Return the root's shape without the bitcasts between it and the dot."""
     if dot.is_root:
         return dot.array_shape
     operand_shapes: dict[HloInstruction, ArrayShape] = {}
@@ -116,7 +118,7 @@ def _root_shape(dot: HloInstruction) -> ArrayShape:
 
 
 def _consumers(dot: HloInstruction) -> Iterable[HloInstruction]:
-    """What depends on the dot, nearest first."""
+    """Yield what depends on the dot, nearest first."""
     found: dict[HloInstruction, None] = {}
     queue = deque(dot.users)
     while queue:
@@ -128,7 +130,7 @@ def _consumers(dot: HloInstruction) -> Iterable[HloInstruction]:
 
 
 def _shape_after(i: HloInstruction, given: ArrayShape) -> ArrayShape:
-    """The shape that an instruction gives of an operand of another shape with the same bytes."""
+    """Return an instruction's shape for an operand shape with the same bytes."""
     if i.opcode in _RESHAPES:
         return given
     try:
@@ -148,14 +150,14 @@ def _shape_after(i: HloInstruction, given: ArrayShape) -> ArrayShape:
 # -- one bitcast ------------------------------------------------------------------------------------------------------
 
 _Plan = list[tuple[HloInstruction, ArrayShape, tuple[int, ...] | None]]
-"""Instructions from the bitcast upwards with their new shapes, and new dimensions if they have any."""
+"""Instructions from the bitcast upwards, with new shapes, and new dimensions if any."""
 
 
 def _planned(bitcast: HloInstruction) -> _Plan:
-    """What changes if a bitcast goes up to the parameters.
+    """Plan the changes for moving a bitcast up to the parameters.
 
     Raises:
-        _StuckError: it cannot.
+        _StuckError: it cannot move.
     """
     source = bitcast.operands[0]
     if bitcast.shape.element_type is not source.shape.element_type:
@@ -194,7 +196,9 @@ def _producers(bitcast: HloInstruction) -> set[HloInstruction]:
 
 
 def _before(i: HloInstruction, shape: ArrayShape) -> tuple[ArrayShape | None, tuple[int, ...] | None]:
-    """The shape of its operands, and its dimensions, with which an instruction gives another shape of the same bytes; None: they stay.
+    """Return operand shape and dimensions with which an instruction has another result shape.
+
+    The result has the same bytes. None means that they do not change.
 
     Raises:
         _StuckError: there are none.
@@ -228,10 +232,10 @@ def _hoist(bitcast: HloInstruction, plan: _Plan, callers: Sequence[HloInstructio
 def _assign(
     shapes: dict[HloInstruction, ArrayShape], users: Iterable[HloInstruction], shape: ArrayShape, *, of_operand: bool
 ) -> None:
-    """Note the shape of some instructions, or of what they read, each with its own element type.
+    """Record the shape of instructions or of their operands, each with its own element type.
 
     Raises:
-        _StuckError: one has another shape already.
+        _StuckError: one already has another shape.
     """
     for i in users:
         own = i.operands[0].array_shape if of_operand else i.array_shape
@@ -243,7 +247,7 @@ def _assign(
 
 
 def _typed(shape: ArrayShape, own: ArrayShape) -> ArrayShape:
-    """A shape with another's element type and its size in bits."""
+    """Return a shape with another's element type and element size in bits."""
     bits = own.layout.element_size_in_bits if own.layout else 0
     layout = replace(_layout(shape), element_size_in_bits=bits)
     return ArrayShape(own.element_type, shape.dimensions, layout)
@@ -253,12 +257,15 @@ def _typed(shape: ArrayShape, own: ArrayShape) -> ArrayShape:
 
 
 def _sizes(shape: ArrayShape) -> list[int]:
-    """The dimensions in memory, the fastest first."""
+    """Return the dimension sizes in memory order, fastest first."""
     return [shape.dimensions[d] for d in shape.minor_to_major]
 
 
 def _cuts(a: Sequence[int], b: Sequence[int]) -> list[tuple[int, int]]:
-    """Where both lists of sizes can be cut so that the runs between have equal products, as finely as can be; ones are runs of their own."""
+    """Return the finest cuts of both lists into runs with equal products.
+
+    Sizes of 1 are runs of their own.
+    """
     cuts, i, j, left, right = [(0, 0)], 0, 0, 1, 1
     while i < len(a) or j < len(b):
         take_a = left < right or (left == right and i < len(a) and (j == len(b) or a[i] <= b[j]))
@@ -277,10 +284,10 @@ def _cuts(a: Sequence[int], b: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _before_broadcast(i: HloInstruction, shape: ArrayShape) -> tuple[ArrayShape, tuple[int, ...]]:
-    """The operand's shape and the dimensions of a broadcast that gives `shape`.
+    """Return operand shape and dimensions of a broadcast with result `shape`.
 
     Raises:
-        _StuckError: a dimension of the shape holds both elements of the operand and repetitions.
+        _StuckError: a dimension mixes operand elements and repetitions.
     """
     old = i.array_shape
     sizes, kept = _sizes(old), []
@@ -297,10 +304,10 @@ def _before_broadcast(i: HloInstruction, shape: ArrayShape) -> tuple[ArrayShape,
 
 
 def _after_broadcast(i: HloInstruction, given: ArrayShape) -> ArrayShape:
-    """What a broadcast gives of an operand of another shape with the same bytes.
+    """Return a broadcast's result for another operand shape with the same bytes.
 
     Raises:
-        _StuckError: dimensions that the shape joins are not neighbours in the result.
+        _StuckError: merged dimensions are not adjacent in the result.
     """
     operand, result = i.operands[0].array_shape, i.array_shape
     place = _inverse(result.minor_to_major)
@@ -329,7 +336,7 @@ def _same_layouts(i: HloInstruction) -> None:
 
 
 def _before_transpose(i: HloInstruction, shape: ArrayShape) -> tuple[ArrayShape, tuple[int, ...]]:
-    """The operand's shape and the dimensions of a transpose that gives `shape`."""
+    """Return operand shape and dimensions of a transpose with result `shape`."""
     operand_shape, from_operand = _through_transpose(i, shape, i.array_shape, i.operands[0].array_shape, i.dimensions)
     return operand_shape, _inverse(from_operand)
 
@@ -337,13 +344,15 @@ def _before_transpose(i: HloInstruction, shape: ArrayShape) -> tuple[ArrayShape,
 def _through_transpose(
     i: HloInstruction, shape: ArrayShape, old: ArrayShape, other: ArrayShape, permutation: Sequence[int]
 ) -> tuple[ArrayShape, tuple[int, ...]]:
-    """The shape on the other side of a transpose whose one side, `old`, becomes `shape`.
+    """Return the other side's shape of a transpose whose one side `old` becomes `shape`.
 
-    `permutation[d]` is the dimension of `other` that dimension d of `old` is. Also given is the dimension of `shape` that
-    each dimension of the new other side is.
+    `permutation[d]` is the dimension of `other` for dimension d of `old`.
+
+    Returns:
+        The new shape, and for each of its dimensions the dimension of `shape`.
 
     Raises:
-        _StuckError: dimensions that the shape joins are not neighbours on the other side.
+        _StuckError: merged dimensions are not adjacent on the other side.
     """
     place = _inverse(other.minor_to_major)
     moved = [range(0)] * other.rank
@@ -370,7 +379,10 @@ def _through_transpose(
 
 
 def _runs_without_ones(cuts: list[tuple[int, int]]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """The runs between cuts, those that are empty on one side joined to the next one, or the last to the one before."""
+    """Return the runs between cuts, without runs that are empty on one side.
+
+    Those join the next run, or the last one the run before.
+    """
     kept = list(cuts)
     n = 0
     while n + 1 < len(kept) and len(kept) > 2:
@@ -383,7 +395,7 @@ def _runs_without_ones(cuts: list[tuple[int, int]]) -> list[tuple[tuple[int, int
 
 
 def _of(shape: ArrayShape, sizes: Sequence[int], minor_to_major: Sequence[int]) -> ArrayShape:
-    """Other dimensions in another order, of the same elements."""
+    """Return dimensions in another order for the same elements."""
     layout = replace(_layout(shape), minor_to_major=tuple(minor_to_major))
     return ArrayShape(shape.element_type, tuple(sizes), layout)
 

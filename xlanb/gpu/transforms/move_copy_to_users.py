@@ -1,9 +1,12 @@
 """Move layout-changing copies after users that accept any layout (move_copy_to_users.cc).
 
-    c = f32[8,4]{0,1} copy(x);  n = f32[8,4]{0,1} negate(c)    =>    n = f32[8,4]{1,0} negate(x);  f32[8,4]{0,1} copy(n)
-    c = f32[8,4]{0,1} copy(x);  r = f32[8] reduce(c, 0)        =>    r = f32[8] reduce(x, 0)
+    c = f32[8,4]{0,1} copy(x);  n = f32[8,4]{0,1} negate(c)
+    =>  n = f32[8,4]{1,0} negate(x);  f32[8,4]{0,1} copy(n)
+    c = f32[8,4]{0,1} copy(x);  r = f32[8] reduce(c, 0)
+    =>  r = f32[8] reduce(x, 0)
 
-Two copies of one value may meet so, a copy may meet one that undoes it, and a slice leaves less to copy.
+Two copies of one value may then merge, a copy may cancel with its inverse, and a slice leaves less
+to copy.
 """
 
 from __future__ import annotations
@@ -26,7 +29,10 @@ _IN_PLACE = frozenset((O.BITCAST_CONVERT, O.REDUCE_PRECISION))
 
 @dataclass(frozen=True)
 class MoveCopyToUsers(HloPass):
-    """Moves copies behind pads, slices, reverses, windows, concatenations and elementwise instructions; takes them out of reductions."""
+    """Moves copies after pads, slices, reverses, windows, concatenations and elementwise ops.
+
+    Removes them before reductions.
+    """
 
     name = "move_copy_to_users"
     triggers = frozenset((O.COPY,))
@@ -44,7 +50,7 @@ class MoveCopyToUsers(HloPass):
 
 
 def _moves(i: HloInstruction) -> bool:
-    """Move the copies that `i` reads behind it, where that can be; whether there were any."""
+    """Move the copies that `i` reads after it if possible; return whether there were any."""
     if not i.shape.is_array or i.control_predecessors or i.control_successors:
         return False
     if i.opcode is O.REDUCE:
@@ -64,7 +70,7 @@ def _moves(i: HloInstruction) -> bool:
 
 
 def _is_moved(copy: HloInstruction) -> bool:
-    """Whether it is a copy within one memory space that may be made later."""
+    """Whether it is a copy within one memory space that may move."""
     if copy.opcode is not O.COPY or copy.control_predecessors or copy.control_successors:
         return False
     source, target = copy.operands[0].array_shape.layout, copy.array_shape.layout
@@ -86,6 +92,6 @@ def _reduce_the_copied(i: HloInstruction) -> bool:
 
 
 def _laid_out_as(i: HloInstruction, operand: HloInstruction) -> Shape:
-    """The shape of `i` in the layout of an operand."""
+    """Return the shape of `i` in an operand's layout."""
     source = operand.array_shape
     return i.array_shape.with_layout(source.layout or Layout.default(source.rank))

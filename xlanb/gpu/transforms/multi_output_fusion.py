@@ -1,10 +1,13 @@
-"""Merge fusions that read the same arrays into one kernel with several results (multi_output_fusion.cc).
+"""Merge fusions that read the same arrays into one multi-output kernel (multi_output_fusion.cc).
 
-    a = f32[8] fusion(x), calls={exp}                    f = (f32[8], f32[8]) fusion(x), calls={ROOT tuple(exp, log)}
-    b = f32[8] fusion(x), calls={log}              =>    a = f#0, b = f#1
+    a = f32[8] fusion(x), calls={exp}
+    b = f32[8] fusion(x), calls={log}
+    =>  f = (f32[8], f32[8]) fusion(x), calls={ROOT tuple(exp, log)}
+        a = f#0, b = f#1
 
-Siblings are two consumers of one array with no path between them. A producer is fused into one consumer although others use it
-too: its result is one of the fusion's. SIBLING_CONDITIONS and PRODUCER_CONDITIONS say what must hold, in order.
+Siblings are two consumers of one array with no path between them. A producer is fused into one
+consumer even if others use it: its result becomes one of the fusion's. SIBLING_CONDITIONS and
+PRODUCER_CONDITIONS list what must hold, in order.
 """
 
 from __future__ import annotations
@@ -41,12 +44,12 @@ from xlanb.transforms.fusion_editing import create_fusion, fuse_into_multi_outpu
 
 _FILE = "xlanb/gpu/transforms/multi_output_fusion.py"
 _SMALL_BYTES: Final = 1024
-"""Smaller arrays are shared even by consumers that read different slices of them."""
+"""Smaller arrays are shared even by consumers of different slices."""
 
 
 @dataclass(frozen=True)
 class MultiOutputFusion(HloPass):
-    """Fuses siblings, and producers into one of several consumers."""
+    """Fuses siblings, and producers into one of their consumers."""
 
     name = "multi_output_fusion"
 
@@ -63,7 +66,7 @@ class MultiOutputFusion(HloPass):
 
 @dataclass(slots=True)
 class FusionPair:
-    """Two siblings that read `shared`, or a producer (`first`) and a consumer (`second`) of it."""
+    """Two siblings that read `shared`, or a producer (`first`) and its consumer (`second`)."""
 
     first: HloInstruction
     second: HloInstruction
@@ -95,7 +98,7 @@ def _slices(p: FusionPair) -> str:
 
 
 def unique_slice(shared: HloInstruction, i: HloInstruction) -> HloInstruction | None:
-    """The one slice in which an instruction or fusion uses an array; None where it uses it otherwise or twice."""
+    """Return the only slice through which an instruction or fusion uses an array, or None."""
     if i.opcode is O.SLICE:
         return i
     if i.opcode is not O.FUSION:
@@ -161,7 +164,7 @@ PRODUCER_CONDITIONS: tuple[Condition[FusionPair], ...] = (
 
 
 def is_sibling_candidate(i: HloInstruction) -> bool:
-    """Whether an instruction may become one result of a fusion of siblings."""
+    """Whether an instruction may join a fusion of siblings."""
     if not i.users or not is_multi_output_root(i) or _is_nestable_variadic_reduction(i):
         return False
     if not isinstance(i.shape, TupleShape):
@@ -170,7 +173,7 @@ def is_sibling_candidate(i: HloInstruction) -> bool:
 
 
 def _is_nestable_variadic_reduction(i: HloInstruction) -> bool:
-    """Whether a reduction of several arrays is computed in a loop."""
+    """Whether a variadic reduction is computed in a loop."""
     if not isinstance(i.shape, TupleShape):
         return False
     if i.opcode is O.REDUCE:
@@ -183,7 +186,7 @@ def _is_multi_output(i: HloInstruction) -> bool:
 
 
 def _preference(i: HloInstruction) -> int:
-    """Fusions of several results go before others, these before what is not a fusion."""
+    """Rank multi-output fusions first, then other fusions, then other instructions."""
     return 2 if _is_multi_output(i) else int(i.opcode is O.FUSION)
 
 
@@ -191,7 +194,7 @@ def _preference(i: HloInstruction) -> int:
 
 
 class _Run:
-    """One run over one computation."""
+    """One run on one computation."""
 
     def __init__(self, computation: HloComputation, device: GpuDevice) -> None:
         self.computation = computation
@@ -202,7 +205,7 @@ class _Run:
         self._places: dict[HloInstruction, int] = {}
 
     def fuse_all(self) -> None:
-        """Visit users before producers: the siblings among the users of each, then the instruction into one of them."""
+        """Visit users before producers: fuse each one's sibling users, then it into a consumer."""
         order = self.computation.post_order()
         self._places = {i: n for n, i in enumerate(order)}
         for producer in reversed(order):
@@ -242,7 +245,7 @@ class _Run:
                     siblings.remove(second)
 
     def _consumer_for(self, producer: HloInstruction) -> HloInstruction | None:
-        """The consumer that a producer is fused into, if any."""
+        """Return the consumer that a producer is fused into, or None."""
         users = producer.users
         if len(users) == 1 and not _is_multi_output(users[0]):
             return None  # priority-fusion decided about it
@@ -259,7 +262,7 @@ class _Run:
         self._merge("fuse", fusion, producer)
 
     def _merge(self, rule: str, fusion: HloInstruction, other: HloInstruction) -> None:
-        """Fuse an instruction into a fusion that then gives its result too."""
+        """Fuse an instruction into a fusion, which then also returns its result."""
         self._invalidate(fusion)
         self._invalidate(other)
         kind = "kInput" if rule == "fuse siblings" and other.get("kind") == "kInput" else fusion.get("kind")
@@ -279,7 +282,7 @@ class _Run:
     # -- telling ---------------------------------------------------------------------------------------------------
 
     def _holds(self, action: str, conditions: Sequence[Condition[Any]], pair: FusionPair) -> bool:
-        """Whether all conditions hold of a pair; reported to observers."""
+        """Whether all conditions hold for a pair; reported to observers."""
         failed = first_failing(conditions, pair)
         if self._observed:
             names = (pair.first.name, pair.second.name)

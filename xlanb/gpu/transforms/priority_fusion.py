@@ -1,14 +1,16 @@
-"""Fuse for the GPU (priority_fusion.cc): first the producer whose fusion into all of its users saves most time.
+"""Fuse producers into all of their users, the one that saves most time first (priority_fusion.cc).
 
-    m = f32[8] multiply(a, b)                                 fusion(c, a, b), kind=kLoop, calls={
-    ROOT r = f32[8] add(m, c)                          =>       m = multiply(p1, p2), ROOT r = add(m, p0) }
+    m = f32[8] multiply(a, b)
+    ROOT r = f32[8] add(m, c)
+    =>  fusion(c, a, b), kind=kLoop, calls={ m = multiply(p1, p2), ROOT r = add(m, p0) }
 
-What a producer saves is its priority: its time and that of its users apart, less their time with it in each of them, by the
-performance model (xlanb.gpu.model.performance_model). A producer that saves no time, or that some user cannot have in it, is
-left. Bitcasts are fused first, they cost nothing; scalar constants last. After each fusion the priorities of what is around it
-are estimated anew.
+A producer's priority is the time that fusing saves: its and its users' unfused times less their
+fused times, by the performance model (xlanb.gpu.model.performance_model). A producer is skipped if
+fusing saves no time, or if it cannot be fused into some user. Bitcasts are fused first, because
+they cost nothing, and scalar constants last. After each fusion, the priorities of its neighbors are
+updated.
 
-CONDITIONS are looked at in order; all must hold.
+CONDITIONS are checked in order; all must hold.
 """
 
 from __future__ import annotations
@@ -66,7 +68,10 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class PriorityFusion(HloPass):
-    """Fuses producers into all of their users, the one that saves most first; CONDITIONS say which may be."""
+    """Fuses producers into all of their users, the one that saves most first.
+
+    CONDITIONS list what must hold.
+    """
 
     name = "priority-fusion"
 
@@ -79,7 +84,10 @@ class PriorityFusion(HloPass):
 
 
 def fusible_computations(module: HloModule) -> list[HloComputation]:
-    """Computations whose instructions are launched one by one, called ones first: no bodies of fusions, reducers and calls."""
+    """Return the computations whose instructions are launched one by one, callees first.
+
+    Excludes bodies of fusions, reducers and calls.
+    """
     excluded: set[HloComputation] = set()
     for i in module.instructions():
         if i.opcode.may_call and i.opcode not in (O.WHILE, O.CONDITIONAL) and not _is_stream_annotated(i):
@@ -96,7 +104,7 @@ def _is_stream_annotated(i: HloInstruction) -> bool:
 
 @dataclass(slots=True)
 class PriorityFusionEdge:
-    """A producer, a consumer that uses it, and the run that asks."""
+    """A producer, a consumer that uses it, and the current run."""
 
     producer: HloInstruction
     consumer: HloInstruction
@@ -104,7 +112,7 @@ class PriorityFusionEdge:
 
 
 def is_fusible(i: HloInstruction) -> bool:
-    """Whether the emitters know it within a fusion."""
+    """Whether the emitters support it within a fusion."""
     if not has_no_side_effect(i):
         return False
     if i.opcode is O.BITCAST:
@@ -193,7 +201,7 @@ TRITON_CONDITIONS: tuple[Condition[PriorityFusionEdge], ...] = (
     ),
     objecting("the fusion has tiles", _untileable, _tile),
 )
-"""Conditions when one of them is a Triton fusion: the fused one must be one too."""
+"""Conditions if one of them is a Triton fusion; the result must be one too."""
 
 
 def _not_triton(i: HloInstruction, device: GpuDevice) -> str:
@@ -219,11 +227,12 @@ _NUMBERED = re.compile(r"(.*?)(?:\.(\d{1,9}))?\.\d{1,9}")
 
 
 def creation_ranks(computation: HloComputation) -> dict[HloInstruction, int]:
-    """The instructions of a computation by the order of their creation, as far as it is known.
+    """Rank a computation's instructions by creation order, as far as it is known.
 
-    XLA numbers instructions as they are created; text holds them in post order. Names tell what came first of equal names
-    (`mul.3.0` before `mul.12.0`: the last number is of rename-instructions). What JAX has as a constant array is made before
-    everything else, the latest first.
+    XLA numbers instructions as they are created; text has them in post-order. Names show which of
+    equal names came first (`mul.3.0` before `mul.12.0`: the last number is added by
+    rename-instructions). JAX's array constants are created before everything else, the latest
+    first.
     """
     order = computation.post_order()
     places: dict[str, list[int]] = {}
@@ -250,7 +259,7 @@ def _creation_key(i: HloInstruction, base: str, number: int, at: int, place: int
 
 
 class _Run:
-    """One run over one computation: its queue, its caches."""
+    """One run on one computation, with its queue and caches."""
 
     def __init__(self, computation: HloComputation, device: GpuDevice) -> None:
         self.computation = computation
@@ -272,25 +281,25 @@ class _Run:
     # -- what conditions ask ---------------------------------------------------------------------------------------
 
     def is_fusible(self, i: HloInstruction) -> bool:
-        """`is_fusible`, asked once until it changes."""
+        """Return the cached `is_fusible`."""
         found = self._fusible.get(i)
         if found is None:
             found = self._fusible[i] = is_fusible(i)
         return found
 
     def priority(self, producer: HloInstruction) -> float:
-        """What fusing a producer saves, in ticks, as it was estimated last."""
+        """Return what fusing a producer saves in ticks, by the last estimate."""
         return self._priorities[producer]
 
     def times(self, producer: HloInstruction) -> Times:
-        """The times of a producer and its users, apart and fused."""
+        """Return the times of a producer and its users, unfused and fused."""
         users = [u for u in producer.users if not _is_fusible_bitcast(u)]
         return self.model.times(producer, users)
 
     # -- priorities ------------------------------------------------------------------------------------------------
 
     def fuse_all(self) -> None:
-        """Fuse producers by priority until none is left that saves time, then the scalar constants."""
+        """Fuse producers by priority until none saves time, then scalar constants."""
         for i in self.computation.post_order():
             if self._is_candidate(i):
                 self._set_priority(i, {})
@@ -311,7 +320,7 @@ class _Run:
         return is_value and bool(i.users) and has_no_side_effect(i)
 
     def _set_priority(self, producer: HloInstruction, removed: dict[HloInstruction, _Update]) -> None:
-        """Estimate a producer's priority, and put it into the queue where it saves time."""
+        """Estimate a producer's priority, and queue it if it saves time."""
         priority = self._priorities[producer] = self._estimate(producer, removed.get(producer))
         if self._queued.get(producer) == priority:
             return
@@ -335,7 +344,7 @@ class _Run:
         return self._queued[producer] + (times.unfused - update.gone.unfused) - (times.fused - update.gone.fused)
 
     def _may_fuse_into_all(self, producer: HloInstruction) -> bool:
-        """Whether every user that is not a bitcast may have the producer in it."""
+        """Whether the producer may be fused into every user that is not a bitcast."""
         users = [u for u in producer.users if not _is_fusible_bitcast(u)]
         for u in users:
             failed = self._first_failing(producer, u)
@@ -346,7 +355,7 @@ class _Run:
         return bool(users)
 
     def _first_failing(self, producer: HloInstruction, consumer: HloInstruction) -> int | None:
-        """The place of the first condition that fails; None where all hold."""
+        """Return the index of the first failing condition, or None."""
         known = self._failing.setdefault(producer, {})
         if consumer not in known:
             known[consumer] = first_failing(
@@ -362,9 +371,7 @@ class _Run:
     # -- fusing ----------------------------------------------------------------------------------------------------
 
     def _fuse_into_all(self, producer: HloInstruction, consumers: list[HloInstruction]) -> None:
-        """Fuse a producer into its consumers, and update the estimates of neighbouring
-        instructions.
-        """
+        """Fuse a producer into its consumers, and update neighboring estimates."""
         affected: dict[HloInstruction, None] = {}
         new: dict[HloInstruction, list[HloInstruction]] = {}
         tilings = {c: self._tiling(producer, c) for c in consumers}
@@ -401,7 +408,7 @@ class _Run:
         consumers: list[HloInstruction],
         new: dict[HloInstruction, list[HloInstruction]],
     ) -> dict[HloInstruction, _Update]:
-        """Of each operand of the new fusions, its new consumers, and the times with those that are in them now."""
+        """Return each operand's new consumers, and its times with those fused into them."""
         found = {}
         for o, fusions in new.items():
             known = self.model.known_consumers(o)
@@ -414,7 +421,7 @@ class _Run:
         return found
 
     def _fuse(self, producer: HloInstruction, consumer: HloInstruction, tiling: Tiling | None = None) -> HloInstruction:
-        """Fuse a producer into one consumer, with a tiling into a Triton fusion; the fusion."""
+        """Fuse a producer into one consumer, with a tiling for Triton; return the fusion."""
         kind = _KINDS.get(self.model.analyses.of(producer, consumer).kind, "kInput")
         if tiling is not None:
             kind = "kCustom"
@@ -440,7 +447,7 @@ class _Run:
         return fusion
 
     def _tiling(self, producer: HloInstruction, consumer: HloInstruction) -> Tiling | None:
-        """The tiling of a Triton fusion of both; None where it is none."""
+        """Return the tiling of a Triton fusion of both, or None."""
         if not is_triton_fusion(producer) and not is_triton_fusion(consumer):
             return None
         found = self.model.tiling(producer, consumer)
@@ -459,7 +466,7 @@ class _Run:
         self._queued.pop(i, None)
 
     def _invalidate(self, i: HloInstruction) -> None:
-        """Forget what is known of an instruction that changed or goes."""
+        """Forget cached facts of an instruction that changed or was removed."""
         self._fusible.pop(i, None)
         self._failing.pop(i, None)
         for o in i.operands:
@@ -471,13 +478,13 @@ class _Run:
     # -- telling ---------------------------------------------------------------------------------------------------
 
     def _tell_all(self, producer: HloInstruction) -> None:
-        """Say that fusing a producer would cost time."""
+        """Report that fusing a producer would cost time."""
         for u in producer.users:
             if not _is_fusible_bitcast(u):
                 self._tell(PriorityFusionEdge(producer, u, self), None)
 
     def _tell(self, edge: PriorityFusionEdge, failed: int | None) -> None:
-        """Say what was decided of an edge, with the conditions that were looked at; the same answer once."""
+        """Report an edge's decision with the conditions checked; skip repeated answers."""
         conditions: list[Condition[Any]] = [*self._conditions(edge.producer, edge.consumer)]
         if failed is None:
             conditions.append(_SAVES)
@@ -500,7 +507,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Update:
-    """Consumers that an operand has got, and its times with those that went into them."""
+    """An operand's new consumers, and its times with those that were fused into them."""
 
     new: list[HloInstruction]
     gone: Times

@@ -36,7 +36,7 @@ class ReductionDegenerateDimRemover(HloPass):
 
 
 def _has_degenerate(i: HloInstruction) -> bool:
-    """Whether it has a dimension of size 1, and reduces another one too."""
+    """Whether it has a dimension of size 1, and also reduces another one."""
     sizes = i.operands[0].array_shape.dimensions
     return 1 in sizes and any(sizes[d] != 1 for d in i.dimensions)
 

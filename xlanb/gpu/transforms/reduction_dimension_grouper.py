@@ -21,7 +21,7 @@ from xlanb.transforms.verdict import REAL
 
 @dataclass(frozen=True)
 class ReductionDimensionGrouper(HloPass):
-    """Bitcasts row-major operands of reductions so that no two reduced dimensions are neighbours."""
+    """Bitcasts row-major operands of reductions so that no two reduced dimensions are adjacent."""
 
     name = "reduction-dimension-grouper"
     triggers = frozenset((O.REDUCE,))

@@ -1,9 +1,10 @@
 """Make the operands of reductions row-major (reduction_layout_normalizer.cc).
 
-    r = f32[8] reduce(f32[8,64]{0,1} x, 0), dimensions={1}    =>    r = f32[8] reduce(f32[64,8]{1,0} bitcast(x), 0), dimensions={0}
+    r = f32[8] reduce(f32[8,64]{0,1} x, 0), dimensions={1}
+    =>  r = f32[8] reduce(f32[64,8]{1,0} bitcast(x), 0), dimensions={0}
 
-A result whose kept dimensions lie in another order than the operand's has the layout that says so, and is bitcast to
-the old shape.
+If the result's dimensions have another memory order than the operand's kept ones, the new result
+gets a matching layout, and is bitcast to the old shape.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class ReductionLayoutNormalizer(HloPass):
 
 
 def _is_normalized(i: HloInstruction) -> bool:
-    """Whether all its operands lie in one order, which is not row major."""
+    """Whether all operands share one layout, which is not row-major."""
     orders = {o.array_shape.minor_to_major for o in inputs_of(i)}
     return len(orders) == 1 and not is_row_major(i.operands[0].array_shape)
 

@@ -1,4 +1,4 @@
-"""Split reductions that are neither over rows nor over columns (reduction_splitter.cc).
+"""Split reductions that are neither row nor column reductions (reduction_splitter.cc).
 
 r = f32[16,32] reduce(f32[16,64,32,64] x, 0), dimensions={1,3}
 =>    p = f32[16,32,64] reduce(x, 0), dimensions={1};  r = f32[16,32] reduce(p, 0), dimensions={2}
@@ -22,7 +22,7 @@ from xlanb.transforms.verdict import REAL
 
 @dataclass(frozen=True)
 class ReductionSplitter(HloPass):
-    """Reduces the longest of several dimensions first; one dimension is left after as many rounds as it takes."""
+    """Reduces the longest of several dimensions first, repeatedly until one is left."""
 
     name = "reduction-splitter"
     triggers = frozenset((O.REDUCE,))
@@ -39,7 +39,7 @@ class ReductionSplitter(HloPass):
 
 
 def _is_split(i: HloInstruction) -> bool:
-    """Whether a reduction of one array reduces several dimensions apart from each other."""
+    """Whether a single-array reduction has several non-adjacent dimensions."""
     if not i.shape.is_array or len(i.dimensions) < 2 or not is_plain(i) or not may_restart(i):
         return False
     if is_reduction_of_rows_or_columns(i) or not is_row_major(i.operands[0].array_shape):
@@ -49,7 +49,7 @@ def _is_split(i: HloInstruction) -> bool:
 
 @reason("the emitters cannot reduce non-adjacent dimensions")
 def _split(i: HloInstruction) -> HloInstruction:
-    """Reduce the longest dimension first; the reduction of the others, which is in the place of `i`."""
+    """Reduce the longest dimension first; return the reduction of the others, in place of `i`."""
     x, start = i.operands
     sizes = x.array_shape.dimensions
     longest = max(i.dimensions, key=lambda d: sizes[d])  # the first of several

@@ -1,5 +1,6 @@
-"""Shared by the passes over reductions: bitcast the operands, recreate the reduction, bitcast its
-results back.
+"""Shared code of the passes over reductions.
+
+Bitcasts the operands, recreates the reduction, and bitcasts its results back.
 """
 
 from __future__ import annotations
@@ -15,34 +16,37 @@ from xlanb.transforms.reductions.tree_reduction_rewriter import starts_neutral
 
 
 def inputs_of(i: HloInstruction) -> tuple[HloInstruction, ...]:
-    """The arrays that a reduction reduces."""
+    """Return the reduced arrays."""
     return i.operands[: len(i.operands) // 2]
 
 
 def starts_of(i: HloInstruction) -> tuple[HloInstruction, ...]:
-    """The values that it starts from."""
+    """Return the initial values."""
     return i.operands[len(i.operands) // 2 :]
 
 
 def is_plain(i: HloInstruction) -> bool:
-    """Whether its sizes are known, and nothing orders it but its operands."""
+    """Whether its sizes are static, and it has no control dependencies."""
     if i.control_predecessors or i.control_successors:
         return False
     return not any(o.array_shape.is_dynamic for o in inputs_of(i))
 
 
 def is_row_major(shape: ArrayShape) -> bool:
-    """Whether the dimensions are stored from major to minor."""
+    """Whether the layout is row-major."""
     return shape.minor_to_major == tuple(reversed(range(shape.rank)))
 
 
 def may_restart(i: HloInstruction) -> bool:
-    """Whether a reduction may take its start in several times: XLA's semantics allow it, ours where that changes nothing."""
+    """Whether a reduction may use its initial value several times.
+
+    XLA's semantics allow it; here only if that does not change the result.
+    """
     return len(i.operands) > 2 or reducer(i.to_apply) is None or starts_neutral(i)
 
 
 def bitcast_to(x: HloInstruction, shape: ArrayShape) -> HloInstruction:
-    """The same bytes under another shape; `x` itself where it has that shape."""
+    """Return the same bytes with another shape, `x` itself if the shape is equal."""
     return x if x.shape == shape else x.parent.add(O.BITCAST, (x,), shape)
 
 
@@ -52,9 +56,9 @@ def rebuilt(
     dimensions: Sequence[int],
     shape_of: Callable[[ArrayShape], ArrayShape],
 ) -> None:
-    """Put a reduction of other operands over other dimensions in the place of `i`.
+    """Replace `i` by a reduction of other operands over other dimensions.
 
-    `shape_of` gives the shape of a new result of that of an old one; the results are bitcast to the shapes that they had.
+    `shape_of` maps an old result shape to a new one; results are bitcast to their old shapes.
     """
     c, old = i.parent, i.shape
     shapes = [s.as_array() for s in (old.shapes if isinstance(old, TupleShape) else (old,))]

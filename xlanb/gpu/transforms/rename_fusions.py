@@ -19,7 +19,7 @@ from xlanb.transforms.reason import reason
 
 @dataclass(frozen=True)
 class RenameFusions(HloPass):
-    """Names every fusion but the custom ones, and its computation, after the opcodes of its heroes."""
+    """Names every fusion except custom ones, and its computation, after its heroes' opcodes."""
 
     name = "rename_fusions"
     triggers = frozenset((O.FUSION,))

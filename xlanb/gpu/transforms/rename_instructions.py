@@ -1,9 +1,11 @@
-"""Add a suffix to names, to track instructions through later passes (add_tracking_suffix_to_instruction_names.cc, the pass rename-instructions).
+"""Add a suffix to names to track instructions through later passes (the pass rename-instructions).
+
+Follows add_tracking_suffix_to_instruction_names.cc.
 
     add.3 = f32[8] add(x, y)    =>    add.3.0 = f32[8] add(x, y)
 
-Fusion clones instructions; a clone of `add.3.0` is `add.3.1`, so that in a fused program every copy tells which
-instruction it was before.
+Fusion clones instructions. A clone of `add.3.0` is `add.3.1`, so that each copy in a fused program
+shows its original.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ _ALWAYS_FUSED = frozenset((O.FUSION, O.MAP, O.REDUCE, O.REDUCE_WINDOW))
 
 @dataclass(frozen=True)
 class AddTrackingSuffixToInstructionNames(HloPass):
-    """Appends ".0" to the name of every instruction outside fusions that a fusion could hold."""
+    """Appends ".0" to the names of fusible instructions outside fusions."""
 
     name = "rename-instructions"
 
@@ -36,7 +38,10 @@ class AddTrackingSuffixToInstructionNames(HloPass):
 
 
 def is_fusible(i: HloInstruction) -> bool:
-    """Whether a fusion may hold it (HloInstruction::IsFusible): no control flow, no side effect, no RNG of several users."""
+    """Whether a fusion may contain it (HloInstruction::IsFusible).
+
+    Excludes control flow, side effects, and RNG with several users.
+    """
     if i.opcode in _ALWAYS_FUSED:
         return True
     if i.opcode in _NEVER_FUSED:

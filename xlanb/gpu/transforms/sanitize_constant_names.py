@@ -1,8 +1,9 @@
-"""Rename constants for PTX (sanitize_constant_names.cc): no dots and hyphens.
+"""Rename constants for PTX: no dots and hyphens (sanitize_constant_names.cc).
 
     constant.3 = f32[] constant(1)    =>    constant_3 = f32[] constant(1)
 
-A large constant becomes a global of the PTX module under its own name, and PTX has letters, digits, `_` and `$` only.
+A large constant becomes a PTX global of the same name, and PTX names have letters, digits, `_` and
+`$` only.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _TO_UNDERSCORE = str.maketrans(".-", "__")
 
 @dataclass(frozen=True)
 class SanitizeConstantNames(HloPass):
-    """Writes `_` for `.` and `-` in the names of all constants; no other instruction is renamed for it."""
+    """Replaces `.` and `-` by `_` in constants' names; no other instruction is renamed."""
 
     name = "sanitize-constant-names"
     triggers = frozenset((O.CONSTANT,))

@@ -1,9 +1,12 @@
-"""Fuse normalizations into one kernel (xla/backends/gpu/transforms/softmax_rewriter_triton.cc, the pass triton-softmax-rewriter).
+"""Fuse normalizations into one kernel (the pass triton-softmax-rewriter).
 
-    m = reduce(x), dimensions={1};  b = broadcast(m);  subtract(x, b)    =>    fusion(x), kind=kCustom, calls={reduce, broadcast, subtract}, "__triton"
+Follows xla/backends/gpu/transforms/softmax_rewriter_triton.cc.
 
-Such a diamond, a value combined with a reduction of its own rows, reads each row twice; in one kernel a row stays in
-registers. What is on its sides may be elementwise instructions of one value.
+    m = reduce(x), dimensions={1};  b = broadcast(m);  subtract(x, b)
+    =>  fusion(x), kind=kCustom, calls={reduce, broadcast, subtract}, "__triton"
+
+Such a diamond combines a value with a reduction of its own rows, and reads each row twice; in one
+kernel a row stays in registers. Its sides may contain elementwise instructions of one value.
 """
 
 from __future__ import annotations
@@ -34,14 +37,14 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.reason import reason
 
 KIND: Final = "__triton"
-"""The kind of the fusions, in their backend config."""
+"""The kind of the fusions in their backend config."""
 
 _NAME: Final = "triton_softmax"
 
 
 @dataclass(frozen=True)
 class SoftmaxRewriterTriton(HloPass):
-    """Fuses diamonds around reductions of rows, for devices that run Triton's kernels."""
+    """Fuses diamonds around row reductions, for devices that run Triton's kernels."""
 
     name = "triton-softmax-rewriter"
     triggers = frozenset((O.REDUCE,))
@@ -59,7 +62,7 @@ class SoftmaxRewriterTriton(HloPass):
                 _fuse(diamond)
 
     def _diamond(self, root: HloInstruction) -> Diamond | None:
-        """The diamond that ends in an instruction."""
+        """Return the diamond that ends in an instruction, or None."""
         if not is_elementwise(root) or len(root.operands) != 2:
             return None
         diamond = Diamond(root, self.device)
@@ -71,31 +74,35 @@ class SoftmaxRewriterTriton(HloPass):
 
 @dataclass(frozen=True)
 class Diamond:
-    """What is around an instruction of two operands, as far as there is something: `broadcast` and `reduce` above its right one, `producer`, which the reduction and the left one begin with."""
+    """The parts of a diamond that ends in a binary instruction, as far as they exist.
+
+    `broadcast` and `reduce` are above its right operand; `producer` is where the reduction and the
+    left operand start.
+    """
 
     root: HloInstruction
     device: GpuDevice
 
     @cached_property
     def broadcast(self) -> HloInstruction | None:
-        """What repeats the reduced value along rows."""
+        """The broadcast of the reduced value along rows."""
         return _above(self.root.operands[1], O.BROADCAST, self.device)
 
     @cached_property
     def reduce(self) -> HloInstruction | None:
-        """The reduction of rows."""
+        """The row reduction."""
         return None if self.broadcast is None else _above(self.broadcast.operands[0], O.REDUCE, self.device)
 
     @cached_property
     def found(self) -> tuple[HloInstruction, HloInstruction]:
-        """The broadcast and the reduction of a diamond that has both."""
+        """The broadcast and the reduction of a complete diamond."""
         if self.broadcast is None or self.reduce is None:
             raise ValueError(f"{self.root.name} is not part of a softmax diamond")
         return self.broadcast, self.reduce
 
     @cached_property
     def producer(self) -> HloInstruction:
-        """The value that is normalised."""
+        """The value that is normalized."""
         i = self.found[1].operands[0]
         while _is_passed(i, self.device):
             i = _main_operand(i)
@@ -103,7 +110,7 @@ class Diamond:
 
     @cached_property
     def tiling(self) -> Tiling | str:
-        """The tiles that take least time, or why there are none."""
+        """The fastest tiling, or why there is none."""
         with unobserved():
             fusion = _trial(self).entry_computation.root
             return best_tiling(FusionView(fusion), GpuCostAnalysis(self.device), self.device)
@@ -113,7 +120,7 @@ class Diamond:
 
 
 def _above(i: HloInstruction, opcode: O, device: GpuDevice) -> HloInstruction | None:
-    """The nearest instruction of an opcode above `i`, itself included, past those that are passed."""
+    """Return the nearest instruction of an opcode from `i` upwards through skippable ones."""
     while i.opcode is not opcode:
         if not _is_passed(i, device):
             return None
@@ -122,7 +129,11 @@ def _above(i: HloInstruction, opcode: O, device: GpuDevice) -> HloInstruction | 
 
 
 def _is_passed(i: HloInstruction, device: GpuDevice) -> bool:
-    """Whether an instruction reads no more than it gives whatever the tiles are: elementwise of one value, or a bitcast."""
+    """Whether an instruction can be part of a diamond's side.
+
+    It is elementwise with one value, or a bitcast, so it reads no more than it returns for any
+    tile.
+    """
     if i.user_count > 1 or not _is_row_major(i.shape) or i.control_predecessors or i.control_successors:
         return False
     if i.opcode is O.BITCAST:
@@ -141,7 +152,7 @@ def _main_operand(i: HloInstruction) -> HloInstruction:
 
 
 def _is_repeated(i: HloInstruction) -> bool:
-    """Whether it is a scalar constant or a parameter repeated."""
+    """Whether it is a scalar constant, or a broadcast parameter."""
     if i.opcode is not O.BROADCAST:
         return False
     source = i.operands[0]
@@ -177,7 +188,7 @@ def _sides_objection(d: Diamond) -> str:
 
 
 def _begins_with(i: HloInstruction, producer: HloInstruction, device: GpuDevice) -> bool:
-    """Whether a value comes from another through instructions that are passed."""
+    """Whether a value comes from another through skippable instructions."""
     while i is not producer:
         if not _is_passed(i, device):
             return False
@@ -239,7 +250,7 @@ def _fuse(d: Diamond) -> None:
 
 
 def _trial(d: Diamond) -> HloModule:
-    """A module with the diamond as its only fusion."""
+    """Return a module with the diamond as its only fusion."""
     module = HloModule("trial")
     fused, entry = module.add_computation("diamond"), module.add_computation("entry", entry=True)
     given = _copied(d, fused, module.clone_computation)
@@ -255,9 +266,9 @@ def _parameter(c: HloComputation, number: int, like: HloInstruction) -> HloInstr
 def _copied(
     d: Diamond, target: HloComputation, called: Callable[[HloComputation], HloComputation]
 ) -> list[HloInstruction]:
-    """Copy a diamond into a computation, whose root it becomes; what its parameters stand for.
+    """Copy a diamond into a computation as its root; return the values of its parameters.
 
-    Above the producer nothing is copied, nor are parameters; what is repeated on the sides is.
+    Nothing above the producer is copied, nor are parameters; broadcasts on the sides are.
     """
     given = [d.producer]
     made = {d.producer: _parameter(target, 0, d.producer)}

@@ -1,7 +1,8 @@
 """Fuse iotas into sorts (sort_iota_fusion.cc).
 
 i = s32[8] iota()
-s = (f32[8], s32[8]) sort(k, i)    =>    s = (f32[8], s32[8]) fusion(k), kind=kCustom, calls={sort(p0, iota())}
+s = (f32[8], s32[8]) sort(k, i)
+=>  s = (f32[8], s32[8]) fusion(k), kind=kCustom, calls={sort(p0, iota())}
 """
 
 from __future__ import annotations

@@ -1,9 +1,13 @@
-"""Split dots with a large contracting dimension into parts that are summed afterwards (xla/backends/gpu/transforms/splitk_rewriter.cc).
+"""Split dots with a large contracting dimension into parts that are summed.
 
-    f32[32,32] dot(f32[32,4096] a, f32[4096,32] b)    =>    reduce(f32[8,32,32] dot(f32[32,8,512] a, f32[8,512,32] b)), dimensions={0}
+Follows xla/backends/gpu/transforms/splitk_rewriter.cc.
 
-A dot of few rows and columns has too few tiles for all multiprocessors; in parts it has more of them. How many parts are
-best tells a cost: arithmetic, or memory where that takes longer, and the launch and the memory of the sum.
+    f32[32,32] dot(f32[32,4096] a, f32[4096,32] b)
+    =>  reduce(f32[8,32,32] dot(f32[32,8,512] a, f32[8,512,32] b)), dimensions={0}
+
+A dot with few rows and columns has too few tiles for all multiprocessors; splitting adds tiles. A
+cost model chooses the number of parts: arithmetic or memory, whichever takes longer, plus the
+launch and the memory of the sum.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ from xlanb.transforms.reason import reason
 from xlanb.transforms.verdict import REAL
 
 _TILE: Final = 128
-"""Number of rows and of columns of a tile."""
+"""Rows, and columns, of a tile."""
 _PARTS: Final = tuple(1 << n for n in range(12))
 _ALIGNED_BITS: Final = 128
 _OPERATIONS: Final = {
@@ -44,11 +48,11 @@ _OPERATIONS: Final = {
     "dot_bf16_bf16_f32_x6": 20,
     "dot_bf16_bf16_f32_x9": 28,
 }
-"""Floating-point operations for each pair of elements, by algorithm; 2 without one."""
+"""Floating-point operations per pair of elements, by algorithm; 2 without one."""
 
 
 class _Weights(NamedTuple):
-    """Costs of an operation, of a byte of the dot, of a byte of the sum, and of a launch, in units of no name."""
+    """Relative costs of an operation, a byte of the dot, a byte of the sum, and a launch."""
 
     operation: float
     byte: float
@@ -68,7 +72,7 @@ def _weights(device: GpuDevice) -> _Weights:
 
 @dataclass(frozen=True)
 class SplitkRewriter(HloPass):
-    """Splits the contracted dimension where the cost says so, for devices that run Triton's kernels."""
+    """Splits contracting dimensions if that lowers the cost, on devices with Triton kernels."""
 
     name = "splitk-rewriter"
     triggers = frozenset((O.DOT,))
@@ -87,24 +91,24 @@ class SplitkRewriter(HloPass):
 
 @dataclass(frozen=True)
 class _Dot:
-    """A dot as the cost sees it."""
+    """A dot as the cost model sees it."""
 
     dot: HloInstruction
     device: GpuDevice
 
     @cached_property
     def sizes(self) -> tuple[int, int, int, int]:
-        """Batches, rows, columns, and the length of what is contracted."""
+        """Batch, rows, columns, and contracting size."""
         return dot_sizes(self.dot)
 
     @cached_property
     def operand_bytes(self) -> tuple[float, float]:
-        """Bytes of an element of each operand as it comes from memory, before elementwise instructions of one operand."""
+        """Bytes per element of each operand in memory, before unary elementwise instructions."""
         left, right = (_bits(_source(o)) / 8 for o in self.dot.operands[:2])
         return left, right
 
     def cost(self, parts: int) -> float:
-        """The cost of the dot in this many parts, including the sum if there are several."""
+        """Return the dot's cost in this many parts, including the sum if there are several."""
         weights = _weights(self.device)
         batches, rows, columns, length = self.sizes
         tiles = batches * parts * ceil(rows / _TILE) * ceil(columns / _TILE)
@@ -122,7 +126,7 @@ class _Dot:
 
     @cached_property
     def best_parts(self) -> int:
-        """The number of parts that costs least, the smallest of equal ones."""
+        """Return the cheapest number of parts, the smallest if several are."""
         return min(_PARTS, key=self.cost)
 
 
@@ -138,7 +142,10 @@ def _bits(i: HloInstruction) -> int:
 
 
 def accumulator_type(dot: HloInstruction) -> T:
-    """The type in which a dot adds: as its algorithm names it ("dot_bf16_bf16_f32_x3"), else f32 for floats of at most 32 bits."""
+    """Return the type in which a dot accumulates.
+
+    Its algorithm names it ("dot_bf16_bf16_f32_x3"); else f32 for floats of at most 32 bits.
+    """
     algorithm: str = dot.get("algorithm")
     if algorithm != UNSET and (named := BY_TEXT.get(algorithm.split("_")[3])) is not None:
         return named
@@ -200,7 +207,7 @@ def _split(dot: HloInstruction, parts: int) -> None:
 
 
 def _in_parts(operand: HloInstruction, along: int, parts: int, multiple: int) -> HloInstruction:
-    """An operand with a dimension cut into parts, padded with zeros to a multiple."""
+    """Split an operand's dimension into parts, padded with zeros to a multiple."""
     c, shape = operand.parent, operand.array_shape
     size = shape.dimensions[along]
     padded = -(-size // multiple) * multiple
@@ -214,19 +221,19 @@ def _in_parts(operand: HloInstruction, along: int, parts: int, multiple: int) ->
 
 
 def _places_in_parts(d: int, along: int) -> tuple[int, ...]:
-    """Where a dimension is once dimension `along` has become two, the minor one first."""
+    """Return the dimensions after dimension `along` becomes two, the minor one first."""
     return (d + 1, d) if d == along else (d + (d > along),)
 
 
 def _resized(shape: ArrayShape, along: int, sizes: Sequence[int], order: tuple[int, ...] = ()) -> ArrayShape:
-    """A shape with other sizes for one of its dimensions, in the layout `order` or as it lies."""
+    """Return a shape with one dimension replaced by `sizes`, in layout `order` or its own."""
     dims = shape.dimensions
     layout = replace(shape.layout or Layout.default(shape.rank), minor_to_major=order) if order else shape.layout
     return ArrayShape(shape.element_type, (*dims[:along], *sizes, *dims[along + 1 :]), layout)
 
 
 def sum_computation(c: HloComputation, name: str, t: T, parameters: tuple[str, str]) -> HloComputation:
-    """A computation that adds two scalars, its parameters under these names."""
+    """Return a computation that adds two scalars, with these parameter names."""
     made = c.module.add_computation(name, execution_thread=c.execution_thread)
     operands = [made.add(O.PARAMETER, (), array(t), name=n, parameter_number=k) for k, n in enumerate(parameters)]
     made.set_root(made.add(O.ADD, operands))

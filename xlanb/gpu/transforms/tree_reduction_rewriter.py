@@ -1,9 +1,10 @@
-"""Split reductions that one block cannot do without atomics into two (tree_reduction_rewriter.cc).
+"""Split reductions that one block cannot do without atomics in two (tree_reduction_rewriter.cc).
 
     r = f32[] reduce(f32[1000000] x, 0), dimensions={0}
-    =>    p = f32[1000] reduce(f32[1000,1000] bitcast(x), 0), dimensions={1};  r = f32[] reduce(p, 0), dimensions={0}
+    =>  p = f32[1000] reduce(f32[1000,1000] bitcast(x), 0), dimensions={1}
+        r = f32[] reduce(p, 0), dimensions={0}
 
-An array that cannot be cut into equal parts is padded with what the reduction starts from.
+An array that does not divide into equal parts is padded with the initial value.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from xlanb.transforms.verdict import REAL
 
 @dataclass(frozen=True)
 class GpuTreeReductionRewriter(HloPass):
-    """Reduces in two or more steps until one block does each without atomics."""
+    """Reduces in several steps, each of which one block does without atomics."""
 
     name = "tree-reduction-rewriter"
     triggers = frozenset((O.REDUCE,))
@@ -52,7 +53,7 @@ def _is_rewritten(i: HloInstruction) -> bool:
 
 
 def _has_large_batch(i: HloInstruction) -> bool:
-    """Whether it reduces rows of more arrays than a block reduces together."""
+    """Whether it has a larger batch of rows than a block reduces together."""
     return len(i.dimensions) > 1 and i.operands[0].array_shape.dimensions[0] > BATCHED_RACE_FREE_BOUND
 
 
@@ -68,7 +69,7 @@ def _batch_apart(i: HloInstruction) -> tuple[HloInstruction, HloInstruction]:
 
 @reason("one block cannot reduce this many elements without atomics")
 def _in_parts(i: HloInstruction) -> tuple[HloInstruction, HloInstruction]:
-    """Cut the reduced dimension n into [k, n / k], reduce the minor one (and the batch), then the k that are left."""
+    """Split the reduced dimension n into [k, n / k]; reduce the minor one and the batch, then k."""
     axis = max(i.dimensions)
     n = i.operands[0].array_shape.dimensions[axis]
     parts, length = _cut(n, dimensions_of(i).race_free_bound)
@@ -86,9 +87,10 @@ def _in_parts(i: HloInstruction) -> tuple[HloInstruction, HloInstruction]:
 
 
 def _cut(n: int, bound: int) -> tuple[int, int]:
-    """Into how many parts of which length n elements are cut: parts near the square root that need the least padding.
+    """Return into how many parts of which length to split n elements.
 
-    Of equal numbers a power of two, by which indices are divided fast, else the largest.
+    Chooses parts near the square root with the least padding; of equal ones a power of two, which
+    divides indices fast, else the largest.
     """
     best = most = min(isqrt(n), bound)
     padding = -n % most
@@ -102,7 +104,7 @@ def _cut(n: int, bound: int) -> tuple[int, int]:
 def _reduce(
     i: HloInstruction, operands: tuple[HloInstruction, ...] | list[HloInstruction], dimensions: tuple[int, ...]
 ) -> HloInstruction:
-    """A reduction as `i` of other operands over other dimensions."""
+    """Add a reduction like `i`, of other operands over other dimensions."""
     shapes = [
         array(o.array_shape.element_type, [n for d, n in enumerate(o.array_shape.dimensions) if d not in dimensions])
         for o in operands
@@ -112,7 +114,7 @@ def _reduce(
 
 
 def _finish(i: HloInstruction, inner: HloInstruction, axis: int) -> HloInstruction:
-    """The reduction of what the inner one left, in the place of `i`."""
+    """Replace `i` by the reduction of the inner reduction's results."""
     c = i.parent
     results = (
         [c.add(O.GET_TUPLE_ELEMENT, (inner,), index=n) for n in range(len(inner.shape.shapes))]

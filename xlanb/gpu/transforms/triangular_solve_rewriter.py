@@ -1,8 +1,10 @@
-"""Replace triangular solves by calls of cuBLAS (xla/service/gpu/transforms/triangular_solve_rewriter.cc).
+"""Replace triangular solves by cuBLAS calls.
 
-    triangular-solve(a, b)    =>    custom-call(a, b), "__cublas$triangularSolve", with memory to work in
+Follows xla/service/gpu/transforms/triangular_solve_rewriter.cc.
 
-A batch needs two pointers for each of its matrices.
+    triangular-solve(a, b)    =>    custom-call(a, b), "__cublas$triangularSolve", with a workspace
+
+A batch needs two pointers per matrix in the workspace.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _POINTERS: Final = 2 * 8
 
 @dataclass(frozen=True)
 class TriangularSolveRewriter(HloPass):
-    """Gives cuBLAS every triangular solve."""
+    """Replaces every triangular solve by a cuBLAS call."""
 
     name = "triangular-solve-rewriter"
     triggers = frozenset((O.TRIANGULAR_SOLVE,))

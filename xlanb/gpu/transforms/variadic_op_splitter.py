@@ -1,6 +1,7 @@
-"""Split concatenations of many arrays (variadic_op_splitter.cc): the number of kernel parameters is limited.
+"""Split concatenations of many arrays: kernel parameters are limited (variadic_op_splitter.cc).
 
-c = f32[300] concatenate(a0, ..., a299)    =>    c = f32[300] concatenate(concatenate(a0, ..., a127), concatenate(a128, ...), a256, ...)
+c = f32[300] concatenate(a0, ..., a299)
+=>  c = f32[300] concatenate(concatenate(a0, ..., a127), concatenate(a128, ...), a256, ...)
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ def _split(i: HloInstruction) -> None:
 
 
 def _joined(i: HloInstruction, parts: list[HloInstruction]) -> list[HloInstruction]:
-    """Fewer parts: each whole group of 128 concatenated. Of several groups a last one that is not whole waits for the next round."""
+    """Concatenate each whole group of 128 parts.
+
+    If there are several groups, an incomplete last one is left for the next round.
+    """
     found: list[HloInstruction] = []
     for start in range(0, len(parts), _MOST):
         group = parts[start : start + _MOST]

@@ -1,5 +1,6 @@
-"""Whether the emitter of gemm fusions supports a fusion
-(xla/service/gpu/triton_fusion_analysis.cc).
+"""Whether the emitter of gemm fusions supports a fusion.
+
+Follows xla/service/gpu/triton_fusion_analysis.cc.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from xlanb.shape import ArrayShape, Layout
 
 @dataclass
 class _Scope:
-    """One operand of the dot, or its result, with what was found of the instructions on that side."""
+    """One operand of the dot, or its result, and the orders found on that side."""
 
     side: DotSide
     orders: dict[HloInstruction, DimensionOrder]
     major_part: int = WHOLE
 
     def add(self, orders: dict[HloInstruction, DimensionOrder], major_part: int, name: str) -> None:
-        """Take up what was found across an instruction.
+        """Add the orders found across an instruction.
 
         Raises:
-            PropagationError: it contradicts what was found before.
+            PropagationError: they contradict earlier ones.
         """
         for i, order in orders.items():
             if i in self.orders and not self.orders[i].is_physically_equal(order):
@@ -48,10 +49,10 @@ class _Scope:
             self.orders.setdefault(i, order)
 
     def follow(self, i: HloInstruction, direction: TilingDirection) -> None:
-        """Go across an instruction from the side that is known.
+        """Propagate across an instruction from its known side.
 
         Raises:
-            PropagationError: the emitter cannot.
+            PropagationError: the emitter cannot follow.
         """
         order = self.orders[i if direction is TilingDirection.TO_OPERANDS else _source(i, self.orders)]
         found = propagate(i, order, direction, self.side)
@@ -60,10 +61,10 @@ class _Scope:
         self.add(dict(found.orders), found.major_part, i.name)
 
     def follow_to_parameters(self, start: HloInstruction, dot: HloInstruction) -> None:
-        """Go from an instruction up to all parameters that it needs; the dot is the end of the way up from the result.
+        """Propagate from an instruction up to all parameters it needs, stopping at the dot.
 
         Raises:
-            PropagationError: the emitter cannot.
+            PropagationError: the emitter cannot follow.
         """
         seen = {start, dot}
         pending = deque([start])
@@ -81,9 +82,9 @@ def _source(user: HloInstruction, orders: dict[HloInstruction, DimensionOrder]) 
 
 
 def objection(dot: HloInstruction, *, swapped: bool = False) -> str:
-    """What stands against a fusion around `dot`, which it holds; "" if the emitter can read it.
+    """Return why the emitter cannot read a fusion around `dot`, or "".
 
-    With `swapped`, against the same fusion with the dot's operands exchanged and its result taken as it was.
+    With `swapped`, the fusion has the dot's operands swapped, and the same result.
     """
     try:
         _check(dot, swapped=swapped)
@@ -117,7 +118,7 @@ def _operand_scope(dot: HloInstruction, number: int, *, may_split: bool) -> _Sco
 
 
 def _order_of_result(dot: HloInstruction, *, swapped: bool) -> DimensionOrder:
-    """How the result's dimensions lie; with swapped operands, those of the swapped dot in the shape of this one."""
+    """Return the order of the result's dimensions; if swapped, the swapped dot's in this shape."""
     shape = dot.array_shape
     if not swapped:
         return DimensionOrder.of(shape)
@@ -125,9 +126,9 @@ def _order_of_result(dot: HloInstruction, *, swapped: bool) -> DimensionOrder:
 
 
 def swapped_shape(dot: HloInstruction) -> ArrayShape:
-    """The shape of a dot with exchanged operands, in the layout in which every element stays where it is.
+    """Return the shape of a dot with swapped operands, with elements in place.
 
-    dot(f32[8,4], f32[4,5]) is f32[8,5]{1,0}, with exchanged operands f32[5,8]{0,1}
+    dot(f32[8,4], f32[4,5]) is f32[8,5]{1,0}, with swapped operands f32[5,8]{0,1}
     """
     shape = dot.array_shape
     batch = len(dot.ints("lhs_batch_dims"))

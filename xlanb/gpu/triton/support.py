@@ -1,7 +1,7 @@
-"""Instructions that the emitter of generic Triton fusions supports
-(xla/backends/gpu/codegen/triton/support.cc).
+"""Instructions that the emitter of generic Triton fusions supports.
 
-`objection` gives what stands against an instruction in words, "" where nothing does.
+Follows xla/backends/gpu/codegen/triton/support.cc. `objection` returns why an instruction is not
+supported, or "".
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _INTEGERS_OF_S4: Final = frozenset((T.S8, T.F16, T.BF16, T.F32, T.F64))
 
 
 def objection(i: HloInstruction, device: GpuDevice) -> str:
-    """What stands against an instruction in a Triton fusion; of a fusion, against the first in it that cannot be emitted."""
+    """Return why an instruction is not supported in a Triton fusion, or "".
+
+    For a fusion, the first unsupported instruction in it.
+    """
     if i.opcode is O.FUSION:
         found = (_objection(f, device) for f in i.fused_computation)
         return next((text for text in found if text), "")
@@ -101,7 +104,7 @@ def _conversion(i: HloInstruction, device: GpuDevice) -> str:
 
 
 def is_elementwise_opcode(opcode: O, element_type: T) -> bool:
-    """Whether Triton's emitter has an elementwise opcode for operands of an element type."""
+    """Whether Triton's emitter supports an elementwise opcode for an operand type."""
     if opcode is O.SELECT:
         return element_type is not T.S4
     if element_type is T.PRED:

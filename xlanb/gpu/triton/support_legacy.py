@@ -1,7 +1,7 @@
-"""Instructions that the emitter of Triton's gemm fusions supports
-(xla/backends/gpu/codegen/triton/support_legacy.cc).
+"""Instructions that the emitter of Triton's gemm fusions supports.
 
-Each function gives what stands against an instruction in words, "" where nothing does.
+Follows xla/backends/gpu/codegen/triton/support_legacy.cc. Each function returns why an instruction
+is not supported, or "".
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _INDICES: Final = frozenset((T.S8, T.S16, T.S32))
 
 
 def has_triton(device: GpuDevice) -> bool:
-    """Whether Triton's kernels run on a device: NVIDIA's from Ampere on."""
+    """Whether a device runs Triton's kernels: NVIDIA's from Ampere on."""
     return device.architecture.platform == "CUDA" and device.architecture.capability >= AMPERE
 
 
 def is_elementwise_opcode(opcode: O, element_type: T) -> bool:
-    """Whether the emitter has an elementwise opcode for operands of an element type, those that become f32 included."""
+    """Whether the emitter supports an elementwise opcode for an operand type, possibly as f32."""
     if opcode in _TERNARY:
         return True
     if element_type is T.PRED:
@@ -63,7 +63,7 @@ def is_elementwise_opcode(opcode: O, element_type: T) -> bool:
 
 
 def objection(i: HloInstruction, device: GpuDevice) -> str:
-    """What stands against an instruction within a gemm fusion."""
+    """Return why an instruction is not supported in a gemm fusion, or ""."""
     if i.opcode is O.CONSTANT or is_elementwise(i):
         return _elementwise_objection(i, device)
     if i.opcode is O.DOT:
@@ -77,7 +77,7 @@ def objection(i: HloInstruction, device: GpuDevice) -> str:
 
 
 def dot_objection(dot: HloInstruction, device: GpuDevice) -> str:
-    """What stands against a dot as the hero of a gemm fusion."""
+    """Return why a dot is not supported as a gemm fusion's hero, or ""."""
     for operand, side in zip(dot.operands, ("lhs", "rhs"), strict=False):
         if len(free_dimensions(dot, side)) == 0:
             return f"`{operand.name}` has no non-contracting dimension"
@@ -85,7 +85,7 @@ def dot_objection(dot: HloInstruction, device: GpuDevice) -> str:
 
 
 def gemm_objection(dot: HloInstruction, device: GpuDevice) -> str:
-    """What stands against the types and the algorithm of a dot."""
+    """Return why the types or algorithm of a dot are not supported, or ""."""
     algorithm = dot.get("algorithm")
     if algorithm != UNSET and algorithm not in _ALGORITHMS:
         return f"the emitter does not support {algorithm}"
@@ -101,14 +101,14 @@ def gemm_objection(dot: HloInstruction, device: GpuDevice) -> str:
 
 
 def free_dimensions(dot: HloInstruction, side: str) -> list[int]:
-    """The dimensions of an operand ("lhs" or "rhs") that are neither batch nor contracted."""
+    """Return an operand's ("lhs" or "rhs") dimensions that are neither batch nor contracting."""
     taken = (*dot.ints(f"{side}_batch_dims"), *dot.ints(f"{side}_contracting_dims"))
     shape = dot.operands[0 if side == "lhs" else 1].array_shape
     return [d for d in range(shape.rank) if d not in taken]
 
 
 def dot_sizes(dot: HloInstruction) -> tuple[int, int, int, int]:
-    """Batches, rows, columns, and the length of what is contracted."""
+    """Return batch, rows, columns, and contracting size."""
     left, right = (o.array_shape.dimensions for o in dot.operands[:2])
     return (
         prod(left[d] for d in dot.ints("lhs_batch_dims")),
@@ -119,7 +119,7 @@ def dot_sizes(dot: HloInstruction) -> tuple[int, int, int, int]:
 
 
 def elements_of(dot: HloInstruction) -> int:
-    """The elements of the operands of one product of a batch, both together."""
+    """Return the elements of both operands of one product of a batch."""
     _, rows, columns, contracted = dot_sizes(dot)
     return (rows + columns) * contracted
 

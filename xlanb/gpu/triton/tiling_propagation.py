@@ -1,13 +1,15 @@
-"""Propagate the dimensions of a dot through the instructions around it
-(xla/service/gpu/triton_tiling_propagation.cc).
+"""Propagate the dimensions of a dot through the instructions around it.
 
-A gemm fusion reads its inputs in tiles of the dot's dimensions. Through reshapes, transposes and slices a dimension of the
-dot becomes fragments of the memory of an instruction; the emitter can follow it as long as its fragments are strided in order:
+Follows xla/service/gpu/triton_tiling_propagation.cc. A gemm fusion reads its inputs in tiles of the
+dot's dimensions. Through reshapes, transposes and slices, a dimension of the dot becomes fragments
+of an instruction's memory. The emitter can follow it as long as its fragments are strided in order:
 
-    dot(f32[6,8] b, ...)    b = bitcast(f32[2,3,8] x)     x is of 8 elements of dimension 1, then 3 and 2 of dimension 0
-    dot(f32[6,8] t, ...)    t = transpose(f32[8,6] x)     x is of 6 elements of dimension 0, then 8 of dimension 1
+    dot(f32[6,8] b, ...)    b = bitcast(f32[2,3,8] x)
+        x has 8 elements of dimension 1, then 3 and 2 of dimension 0
+    dot(f32[6,8] t, ...)    t = transpose(f32[8,6] x)
+        x has 6 elements of dimension 0, then 8 of dimension 1
 
-`propagate` gives the fragments on the other side of an instruction.
+`propagate` returns the fragments on the other side of an instruction.
 """
 
 from __future__ import annotations
@@ -43,9 +45,10 @@ class TilingDirection(Enum):
 
 
 class Fragment(NamedTuple):
-    """Neighbouring elements of a dimension of the dot: `size` of them, of which `used` are read from `start` on.
+    """Consecutive elements of a dot's dimension.
 
-    `start` is negative where the instruction is a part of a concatenation that begins so far before it.
+    It has `size` elements, `used` of which are read from `start` on. `start` is negative for a part
+    of a concatenation that begins that far before it.
     """
 
     label: int
@@ -55,7 +58,7 @@ class Fragment(NamedTuple):
 
     @property
     def is_sliced(self) -> bool:
-        """Whether elements are left out."""
+        """Whether elements are skipped."""
         return self.size != self.used
 
 
@@ -64,7 +67,11 @@ def _whole(label: int, count: int) -> Fragment:
 
 
 class Stride(NamedTuple):
-    """A run of elements of one dimension: `size` of them, `stride` apart, of which `used` are read from `start` on; `parts` are the HLO dimensions that it is made of."""
+    """A run of elements of one dimension.
+
+    It has `size` elements, `stride` apart, `used` of which are read from `start`. `parts` are the
+    HLO dimensions that it consists of.
+    """
 
     stride: int
     size: int
@@ -75,19 +82,25 @@ class Stride(NamedTuple):
 
 @dataclass(frozen=True)
 class DimensionOrder:
-    """The fragments of an instruction's memory, the fastest first; `places` are those of each dimension, its minor part first."""
+    """The fragments of an instruction's memory, fastest first.
+
+    `places` are the positions of each dimension's fragments, minor part first.
+    """
 
     fragments: tuple[Fragment, ...]
     places: Mapping[int, tuple[int, ...]]
 
     @staticmethod
     def of(shape: ArrayShape) -> DimensionOrder:
-        """An operand or the result of the dot itself: a fragment a dimension, labelled by its number."""
+        """Return the order of the dot's operand or result: a fragment per dimension, by number."""
         fragments = tuple(_whole(d, shape.dimensions[d]) for d in shape.minor_to_major)
         return DimensionOrder(fragments, {f.label: (n,) for n, f in enumerate(fragments)})
 
     def strides(self) -> tuple[tuple[int, tuple[Stride, ...]], ...]:
-        """The runs of each dimension, sorted by label: fragments that lie together are one; those of size 1 count only where there is no other."""
+        """Return the runs of each dimension, sorted by label.
+
+        Adjacent fragments are merged; those of size 1 count only if there are no others.
+        """
         found: dict[int, list[Stride]] = {}
         stride, last = 1, NO_DIMENSION
         for f in self.fragments:
@@ -102,12 +115,12 @@ class DimensionOrder:
         return tuple((label, tuple(runs)) for label, runs in sorted(kept.items()) if runs)
 
     def is_physically_equal(self, other: DimensionOrder) -> bool:
-        """Whether both read the same memory in the same way; how the HLO cuts it into dimensions does not matter."""
+        """Whether both read the same memory in the same way, however HLO dimensions divide it."""
         return _physical(self) == _physical(other)
 
 
 def _joined(run: Stride, f: Fragment) -> Stride:
-    """A run with the next fragment of its dimension, which lies behind it."""
+    """Return a run extended by its dimension's next fragment."""
     parts = run.parts[:-1] if run.parts and run.parts[-1] == 1 else run.parts
     if f.size == 1:
         return run._replace(parts=parts)
@@ -123,7 +136,11 @@ def _physical(order: DimensionOrder) -> list[tuple[int, tuple[tuple[int, ...], .
 
 
 class DotSide(NamedTuple):
-    """What is known of the side of the dot that is followed: the number of the free dimension of that operand, and of the dimension that may lie in two parts."""
+    """The followed side of a dot.
+
+    `free` is the number of that operand's free dimension, `splittable` that of the dimension that
+    may be in two parts.
+    """
 
     free: int = NO_DIMENSION
     splittable: int = NO_DIMENSION
@@ -131,40 +148,49 @@ class DotSide(NamedTuple):
 
 @dataclass(frozen=True)
 class Propagated:
-    """The orders on the other side of an instruction, and the size of the major part of the splittable dimension."""
+    """The orders on the other side of an instruction.
+
+    `major_part` is the size of the major part of the splittable dimension.
+    """
 
     orders: Mapping[HloInstruction, DimensionOrder] = field(default_factory=dict)
     major_part: int = WHOLE
 
 
 class PropagationError(XlanbError):
-    """The emitter cannot follow the dimensions of a dot; the message says why."""
+    """The emitter cannot follow a dot's dimensions; the message says why."""
 
 
 def side_of_operand(dot: HloInstruction, number: int) -> DotSide:
-    """The side of an operand of a dot with one free dimension on each side; without a batch dimension the left one may lie in two parts."""
+    """Return the side of a dot's operand, with one free dimension per side.
+
+    Without batch dimensions, the left one's may be in two parts.
+    """
     free = free_dimensions(dot, ("lhs", "rhs")[number])[0]
     may_split = number == 0 and not dot.ints("lhs_batch_dims")
     return DotSide(free, free if may_split else NO_DIMENSION)
 
 
 def side_of_result(major_part: int) -> DotSide:
-    """The side of the result: the left operand's dimension may lie in two parts if it did so at the operand."""
+    """Return the result's side; the left dimension may be in two parts if it is at the operand."""
     return DotSide(NO_DIMENSION, 0 if major_part > WHOLE else NO_DIMENSION)
 
 
 def combined(a: int, b: int) -> int | None:
-    """The size of the major part that two want; None where they differ."""
+    """Return the major part's size that both require, or None if they differ."""
     if b in (a, WHOLE):
         return a
     return b if a == WHOLE else None
 
 
 def propagate(i: HloInstruction, order: DimensionOrder, direction: TilingDirection, side: DotSide) -> Propagated | str:
-    """The orders on the other side of `i` where the emitter can follow; else why not.
+    """Return the orders on the other side of `i`, or why the emitter cannot follow.
 
     Args:
-        order: that of the result, or of the first operand where `direction` leads to the result.
+        i: the instruction.
+        order: that of the result, or of the first operand if `direction` is to the result.
+        direction: from which side to propagate.
+        side: the followed side of the dot.
     """
     try:
         orders = _across(i, order, direction, side)
@@ -183,7 +209,7 @@ def propagate(i: HloInstruction, order: DimensionOrder, direction: TilingDirecti
 
 
 def _major_part(order: DimensionOrder, side: DotSide) -> int:
-    """The size of the major part of the splittable dimension in an order.
+    """Return the major part's size of the splittable dimension in an order.
 
     Raises:
         PropagationError: the emitter has no such order.
@@ -206,7 +232,7 @@ def _major_part(order: DimensionOrder, side: DotSide) -> int:
 
 
 def _neighbours(places: Sequence[int]) -> list[list[int]]:
-    """The places of a dimension in runs that follow each other in memory."""
+    """Return the positions of a dimension, grouped into contiguous runs."""
     groups: list[list[int]] = []
     for p in places:
         if groups and groups[-1][-1] == p - 1:
@@ -258,7 +284,11 @@ def _across(i: HloInstruction, order: DimensionOrder, direction: TilingDirection
 
 
 def _check_concatenation(i: HloInstruction, order: DimensionOrder, side: DotSide) -> None:
-    """Refuse a concatenation unless it is along the free dimension of the operand, in whole tiles."""
+    """Check that a concatenation is along the operand's free dimension, in whole tiles.
+
+    Raises:
+        PropagationError: it is not.
+    """
     if len(order.places.get(side.free, ())) > 1:
         raise PropagationError("it concatenates along a split dimension")
     (along,) = i.dimensions
@@ -269,7 +299,7 @@ def _check_concatenation(i: HloInstruction, order: DimensionOrder, side: DotSide
 
 
 def _dimension_labelled(shape: ArrayShape, order: DimensionOrder, label: int) -> int | None:
-    """The dimension of a shape in which the first fragment of a label lies."""
+    """Return the dimension of a shape that contains the first fragment with a label."""
     rest = iter(order.fragments)
     for d in shape.minor_to_major:
         size = 1
@@ -287,10 +317,10 @@ def _reshaped(i: HloInstruction, order: DimensionOrder, direction: TilingDirecti
 
 
 def reshaped(order: DimensionOrder, shape: ArrayShape) -> DimensionOrder:
-    """The fragments cut at the dimensions of a shape that has the same bytes, which lie in memory in the same order.
+    """Split the fragments at the dimensions of a shape with the same bytes.
 
     Raises:
-        PropagationError: a dimension of the shape would hold a fraction of a fragment, or several.
+        PropagationError: a dimension would hold a fraction of a fragment, or several.
     """
     if not shape.element_count:
         raise PropagationError("it has no elements")
@@ -338,7 +368,10 @@ def reshaped(order: DimensionOrder, shape: ArrayShape) -> DimensionOrder:
 
 
 def _moved(i: HloInstruction, order: DimensionOrder, direction: TilingDirection) -> _Orders:
-    """The fragments taken by whole dimensions to where the instruction has them: transpose, copy, broadcast, slice, concatenate."""
+    """Move whole dimensions' fragments as the instruction does.
+
+    Handles transpose, copy, broadcast, slice and concatenate.
+    """
     if i.opcode is O.SLICE and i.array_shape.element_count == 1:
         raise PropagationError("a slice of one element is not followed")
     known = i if direction is TilingDirection.TO_OPERANDS else i.operands[0]
@@ -356,11 +389,11 @@ def _moved(i: HloInstruction, order: DimensionOrder, direction: TilingDirection)
 
 
 _Numbered = list[tuple[int, Fragment]]
-"""Fragments of one dimension, each with its number in the source order (NO_DIMENSION: it is new)."""
+"""Fragments of one dimension, each with its source position (NO_DIMENSION: new)."""
 
 
 def _grouped(shape: ArrayShape, order: DimensionOrder) -> list[_Numbered]:
-    """The fragments of each dimension of a shape, its minor part first."""
+    """Return the fragments of each dimension of a shape, minor part first."""
     if len(order.fragments) < shape.rank:
         raise PropagationError("it is not followed beyond an array of one element")
     groups: list[_Numbered] = [[] for _ in range(shape.rank)]
@@ -388,7 +421,7 @@ def _dimensions_of(
     direction: TilingDirection,
     begun: int,
 ) -> list[_Numbered]:
-    """The fragments of each dimension of the other side."""
+    """Return the fragments of each dimension on the other side."""
     if i.opcode is O.TRANSPOSE:
         if direction is TilingDirection.TO_RESULT:
             return [known[d] for d in i.dimensions]
@@ -412,7 +445,7 @@ def _dimensions_of(
 
 
 def _cut(i: HloInstruction, d: int, group: _Numbered, size: int) -> _Numbered:
-    """The fragments of one dimension of what a slice reads; `size` is its length there."""
+    """Return a dimension's fragments of a slice's input, whose length there is `size`."""
     if i.opcode is O.SLICE:
         box = i.attributes["slice"][d]
         length, start = box.limit - box.start, box.start
@@ -430,7 +463,7 @@ def _cut(i: HloInstruction, d: int, group: _Numbered, size: int) -> _Numbered:
 def _assembled(
     i: HloInstruction, shape: ArrayShape, dimensions: list[_Numbered], order: DimensionOrder
 ) -> DimensionOrder:
-    """The order of a shape whose dimensions have these fragments."""
+    """Return the order of a shape with these fragments per dimension."""
     if len(dimensions) != shape.rank:
         raise PropagationError("its operand and result have different ranks")
     made: list[Fragment] = []
