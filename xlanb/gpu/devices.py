@@ -182,14 +182,16 @@ CDNA2 = Architecture(
     matrix_fma={"f16": 512, "bf16": 512, "f32": 128, "f64": 128, "s8": 512},
 )  # fmt: skip
 CDNA3 = Architecture(
-    "ROCM", "gfx942", threads_per_warp=64, l1_bytes=32 * KIB, dram_transaction_bytes=128, transaction_bytes_per_clock=16,
+    "ROCM", "gfx942", threads_per_warp=64, l1_bytes=32 * KIB, dram_transaction_bytes=128,
+    transaction_bytes_per_clock=16,
     shared_memory_per_core=64 * KIB, shared_memory_per_block=64 * KIB,
     shared_memory_per_block_optin=64 * KIB, block_dim_limit=(2147483647, 65536, 65536),
     registers_per_core=131072, fma={"f32": 128, "f64": 64},
     matrix_fma={"f16": 1024, "bf16": 1024, "f32": 128, "f64": 128, "s8": 2048, "f8e4m3fnuz": 2048, "f8e5m2fnuz": 2048},
 )  # fmt: skip
 CDNA4 = Architecture(
-    "ROCM", "gfx950", threads_per_warp=64, l1_bytes=32 * KIB, dram_transaction_bytes=128, transaction_bytes_per_clock=16,
+    "ROCM", "gfx950", threads_per_warp=64, l1_bytes=32 * KIB, dram_transaction_bytes=128,
+    transaction_bytes_per_clock=16,
     shared_memory_per_core=160 * KIB, shared_memory_per_block=160 * KIB,
     shared_memory_per_block_optin=160 * KIB, block_dim_limit=(2147483647, 65536, 65536),
     registers_per_core=131072, fma={"f32": 128, "f64": 64},

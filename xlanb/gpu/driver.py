@@ -171,7 +171,7 @@ class DeviceProgram:
         else:
             self._driver("cuMemcpyDtoD_v2", base, value.__cuda_array_interface__["data"][0], size)
 
-    # -- launches (see running.Machine) -----------------------------------------------------------------------------
+    # -- launches (see running.Machine) ------------------------------------------------------------
 
     def _address(self, place: MemoryRange) -> int:
         return self._bases[place.memory] + place.offset

@@ -53,7 +53,7 @@ class GpuExecutable(Displayable):
         )
         self.signature = Signature.of(module, names)
 
-    # -- what it is -----------------------------------------------------------------------------------------------
+    # -- properties --------------------------------------------------------------------------------
 
     @property
     def device(self) -> GpuDevice:
@@ -92,7 +92,7 @@ class GpuExecutable(Displayable):
         """The LLVM IR of each kernel by name."""
         return {k.name: k.code.ir for k in self.kernels}
 
-    # -- runs -----------------------------------------------------------------------------------------------------
+    # -- runs --------------------------------------------------------------------------------------
 
     @cached_property
     def _emulator(self) -> Emulator:
@@ -200,7 +200,10 @@ class GpuExecutable(Displayable):
     def __str__(self) -> str:
         kernels, temp = len(self.kernels), self.buffer_assignment.temp_size
         count = f"{kernels} kernel{'s' * (kernels != 1)}"
-        return f"GpuExecutable {self.hlo_module.name} for {self.device.name}: {self.signature.text}, {count}, {temp:,} bytes of temporaries"
+        return (
+            f"GpuExecutable {self.hlo_module.name} for {self.device.name}: "
+            f"{self.signature.text}, {count}, {temp:,} bytes of temporaries"
+        )
 
     def __repr__(self) -> str:
         return f"<{self}>"

@@ -164,7 +164,8 @@ def _library_flops(i: HloInstruction) -> float:
     kind = _CONVOLUTION.match(target)
     if kind is None or "dim_labels" not in i.attributes:
         return 0.0
-    # Each element of the output side meets all of the filter but its output features, whichever of the two is computed.
+    # Each element of the output side is multiplied by a whole filter without its output features,
+    # whichever of the two is computed.
     output, kernel = {"BackwardInput": (left, right), "BackwardFilter": (right, results[0])}.get(
         kind[1], (results[0], right)
     )

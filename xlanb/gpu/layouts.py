@@ -161,7 +161,7 @@ class GpuLayouts:
         return kinds <= _F8_OF_CUBLAS and not is_blackwell
 
 
-# -- dots -----------------------------------------------------------------------------------------------------------
+# -- dots ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ def _constrain_transposed_dot(layouts: LayoutConstraints, i: HloInstruction) -> 
         layouts.set_operand(i, 0, order)
 
 
-# -- others ---------------------------------------------------------------------------------------------------------
+# -- other instructions ----------------------------------------------------------------------------
 
 
 def _constrain_sort(layouts: LayoutConstraints, i: HloInstruction) -> None:

@@ -50,7 +50,7 @@ def _replace(i: HloInstruction, made: HloInstruction) -> None:
     i.parent.replace(i, b.add(Op.TUPLE, (made, *rest), i.shape))
 
 
-# -- convolutions -------------------------------------------------------------------------------------------------
+# -- convolutions ----------------------------------------------------------------------------------
 
 
 def _has_known_activation(i: HloInstruction) -> bool:
@@ -113,7 +113,7 @@ def _activated(b: Builder, i: HloInstruction, made: HloInstruction, feature: int
     return b.select(b.compare(total, "GT", zero), total, below)
 
 
-# -- matrix products ----------------------------------------------------------------------------------------------
+# -- matrix products -------------------------------------------------------------------------------
 
 
 def _product(i: HloInstruction) -> HloInstruction:
@@ -154,7 +154,7 @@ def _gelu(b: Builder, x: HloInstruction, shape: ArrayShape) -> HloInstruction:
     return b.binary(Op.MULTIPLY, half, b.binary(Op.ADD, bent, b.full(1, shape)))
 
 
-# -- triangular solves --------------------------------------------------------------------------------------------
+# -- triangular solves -----------------------------------------------------------------------------
 
 
 def _solve(i: HloInstruction) -> HloInstruction:

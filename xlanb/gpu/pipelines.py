@@ -42,8 +42,8 @@ _FLOAT_NORMALIZATION = (
     (" ".join(f"float-normalization-{low}@gpu" for low in WIDER), "simplify-fp-conversions"),
 )
 
-# Each pipeline: its name and its passes, or pipelines within it; a name with * is run to a fixed point, name@variant is
-# a row of _VARIANTS.
+# Each pipeline: its name and its passes, or pipelines within it. A name with * runs to a fixed
+# point; name@variant is a row of _VARIANTS.
 _XLA: tuple[Row, ...] = (
     ("annotate-host-compute", ("hlo_host_device_type_call_wrapper",)),
     (

@@ -21,7 +21,8 @@ from xlanb.shape import ArrayShape
 from xlanb.shape.shape import subshape
 
 _LIBRARIES = {
-    Op.FFT: "cufft", Op.CHOLESKY: "cusolver.potrf", Op.TRIANGULAR_SOLVE: "cublas.trsm", Op.INFEED: "host.infeed", Op.OUTFEED: "host.outfeed",
+    Op.FFT: "cufft", Op.CHOLESKY: "cusolver.potrf", Op.TRIANGULAR_SOLVE: "cublas.trsm", Op.INFEED: "host.infeed",
+    Op.OUTFEED: "host.outfeed",
 }  # fmt: skip
 _STRUCTURE = frozenset({Op.PARAMETER, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.OPT_BARRIER, Op.ADD_DEPENDENCY, Op.DOMAIN})
 

@@ -115,7 +115,7 @@ class _Writer:
                     )
                 )
 
-    # -- what lowerings ask (see Memories) ------------------------------------------------------------------------
+    # -- for lowerings (see Memories) --------------------------------------------------------------
 
     def place(self, i: HloInstruction, leaf: Leaf = ()) -> MemoryRange:
         return _place(self.assignment.slice_of(i, leaf))
@@ -144,7 +144,7 @@ class _Writer:
     def launch(self, launch: Launch) -> None:
         self.sequence.append(launch)
 
-    # -- the sequence ---------------------------------------------------------------------------------------------
+    # -- the sequence ------------------------------------------------------------------------------
 
     def _computation(self, c: HloComputation) -> None:
         for i in self.assignment.orders[c]:

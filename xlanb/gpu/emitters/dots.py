@@ -197,7 +197,7 @@ class _Tiles:
         self.top = f.mul(f.div(tile, self.across), self.height)
         self.left = f.mul(f.rem(tile, self.across), self.width)
 
-    # -- operands -------------------------------------------------------------------------------------------------
+    # -- operands ----------------------------------------------------------------------------------
 
     def load(
         self,
@@ -258,7 +258,7 @@ class _Tiles:
             count //= 2
         return count
 
-    # -- results --------------------------------------------------------------------------------------------------
+    # -- results -----------------------------------------------------------------------------------
 
     def store(self, k: GpuKernelFunction, t: PrimitiveType, spill: Callable[[Value], None]) -> None:
         """Store the tile's results in memory order.

@@ -98,7 +98,7 @@ class GpuKernelFunction:
         """This thread's number in the grid."""
         return self.f.add(self.f.mul(self.block, self.threads), self.thread)
 
-    # -- memory -------------------------------------------------------------------------------------------------
+    # -- memory ------------------------------------------------------------------------------------
 
     def pointer(self, place: MemoryRange, *, written: bool = False) -> Value:
         """Return a pointer parameter for a memory range.
@@ -153,7 +153,7 @@ class GpuKernelFunction:
         """Allocate shared memory for elements in their memory form (see codegen.elements)."""
         return self.shared(memory(t), count * (2 if t.is_complex else 1))
 
-    # -- threads together ---------------------------------------------------------------------------------------
+    # -- shared by threads -------------------------------------------------------------------------
 
     def barrier(self) -> None:
         """Wait for all threads of the block; earlier writes are then visible."""
@@ -207,7 +207,7 @@ class GpuKernelFunction:
         """The number of this thread's warp in its block."""
         return self.f.div(self.thread, WARP)
 
-    # -- work ---------------------------------------------------------------------------------------------------
+    # -- control flow ------------------------------------------------------------------------------
 
     @contextmanager
     def below(self, index: Ix, bound: int, most: int) -> Iterator[None]:

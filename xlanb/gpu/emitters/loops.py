@@ -23,7 +23,8 @@ _MOST_UNROLLED = 80
 """Fusions with at most this many instructions are unrolled four times."""
 _NOT_UNROLLED = frozenset(
     {
-        Op.CONCATENATE, Op.CONDITIONAL, Op.CONVOLUTION, Op.COSINE, Op.DOT, Op.DYNAMIC_UPDATE_SLICE, Op.ERF, Op.MAP, Op.PAD, Op.POWER,
+        Op.CONCATENATE, Op.CONDITIONAL, Op.CONVOLUTION, Op.COSINE, Op.DOT, Op.DYNAMIC_UPDATE_SLICE, Op.ERF, Op.MAP,
+        Op.PAD, Op.POWER,
         Op.REDUCE, Op.REDUCE_WINDOW, Op.REMAINDER, Op.SINE, Op.TAN,
     }
 )  # fmt: skip

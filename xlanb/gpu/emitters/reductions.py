@@ -96,7 +96,7 @@ class Reduced:
         return [at[d] for d in sorted(at)]
 
 
-# -- which instructions -------------------------------------------------------------------------------------------
+# -- matching --------------------------------------------------------------------------------------
 
 
 def heroes(lowering: Lowering) -> list[HloInstruction]:
@@ -130,7 +130,7 @@ def fits(i: HloInstruction, root: HloInstruction) -> bool:
     return hero is not None and Reduced.of(hero).count >= _LEAST and Reduced.of(hero).results > 0
 
 
-# -- kernels ------------------------------------------------------------------------------------------------------
+# -- kernels ---------------------------------------------------------------------------------------
 
 
 def emit_reduction(lowering: Lowering) -> None:

@@ -141,7 +141,7 @@ class _Sort:
             return swaps
         return swaps | (~self._is_before(k, a, b) & (at[1] < at[0]))
 
-    # -- in global memory -----------------------------------------------------------------------------------------
+    # -- in global memory --------------------------------------------------------------------------
 
     def emit_step(self, step: _Step, *, first: bool) -> None:
         """Write one step over whole rows."""
@@ -180,7 +180,7 @@ class _Sort:
             _store_all(arrays, indices[0], b)
             _store_all(arrays, indices[1], a)
 
-    # -- in shared memory -----------------------------------------------------------------------------------------
+    # -- in shared memory --------------------------------------------------------------------------
 
     def emit_tiles(self, steps_: Sequence[_Step], *, first: bool) -> None:
         """Write steps within tiles: each block loads a tile, does all steps, and stores it."""

@@ -51,7 +51,7 @@ def put_in_place(lowering: Lowering, operand: HloInstruction, leaf: Leaf) -> Non
         k.each(shape.element_count, put)
 
 
-# -- dynamic-update-slice -----------------------------------------------------------------------------------------
+# -- dynamic-update-slice --------------------------------------------------------------------------
 
 
 def updates_in_place(i: HloInstruction, root: HloInstruction) -> bool:
@@ -86,7 +86,7 @@ def emit_update(lowering: Lowering) -> bool:
     return True
 
 
-# -- scatter ------------------------------------------------------------------------------------------------------
+# -- scatter ---------------------------------------------------------------------------------------
 
 
 def emit_scatter(lowering: Lowering) -> None:

@@ -37,7 +37,8 @@ _TO = re.compile(r" to ([\w ()]+)$")
 _WORDS = re.compile(r"[a-z]+")
 _BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "half": 16, "bfloat": 16, "float": 32, "double": 64}
 _FLAGS = frozenset(
-    ("nuw", "nsw", "exact", "nneg", "inbounds", "fast", "reassoc", "contract", "nnan", "ninf", "nsz", "arcp", "afn", "disjoint",
+    ("nuw", "nsw", "exact", "nneg", "inbounds", "fast", "reassoc", "contract", "nnan", "ninf", "nsz", "arcp", "afn",
+    "disjoint",
      "tail", "samesign", "volatile", "noundef")
 )  # fmt: skip
 _CASTS = frozenset(
@@ -134,7 +135,7 @@ class _Watched:
             if self.count <= _MOST:
                 found.append((line, bits))
 
-    # -- the kernel that speaks -----------------------------------------------------------------------------------
+    # -- the recording kernel ----------------------------------------------------------------------
 
     def _instrumented(self) -> LaunchedCode:
         """Return the kernel with a recording call after each recordable instruction."""
@@ -190,7 +191,7 @@ class _Watched:
             yield f"  {name} = add i64 {value}, 0"
         yield f"  call void @{_SAID}(i32 %emu.tid, i32 {number}, i64 {name})"
 
-    # -- what was said --------------------------------------------------------------------------------------------
+    # -- recorded values ---------------------------------------------------------------------------
 
     def steps(self) -> Iterator[WarpStep]:
         """Return the rows of all lanes."""

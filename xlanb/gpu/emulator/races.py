@@ -55,7 +55,8 @@ def _watched_lines(lines: Sequence[str]) -> Iterator[str]:
         if found is not None:
             address, size, kind = found
             yield (
-                f"  call void @{ACCESS}(ptr %emu.block, ptr {address}, i32 %emu.tid, i32 %emu.ctaid, i32 {size}, i32 {kind}, i32 {number})"
+                f"  call void @{ACCESS}(ptr %emu.block, ptr {address}, i32 %emu.tid, i32 "
+                f"%emu.ctaid, i32 {size}, i32 {kind}, i32 {number})"
             )
         yield line
 
@@ -75,7 +76,7 @@ def _size(type_: str) -> int:
     return int(vector[1]) * _SIZES[vector[2]] if vector is not None else _SIZES[type_]
 
 
-# -- in machine code ----------------------------------------------------------------------------------------------
+# -- in machine code -------------------------------------------------------------------------------
 
 
 def define_access(module: ModuleBuilder) -> None:
@@ -156,7 +157,7 @@ class _Access:
             cell[7] = self.line
 
 
-# -- in Python ----------------------------------------------------------------------------------------------------
+# -- in Python -------------------------------------------------------------------------------------
 
 
 class Watch:

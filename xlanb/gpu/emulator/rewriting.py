@@ -40,7 +40,8 @@ _SREG = re.compile(r"call i32 @llvm\.nvvm\.read\.ptx\.sreg\.(\w+)(?:\.x)?\(\)")
 _BLOCK_BARRIER = re.compile(r"^  call void @llvm\.nvvm\.barrier")
 _WARP_BARRIER = re.compile(r"^  call void @llvm\.nvvm\.bar\.warp\.sync")
 _SHUFFLE = re.compile(
-    r"^  (%[\w.]+) = call (\w+) @llvm\.nvvm\.shfl\.sync\.(bfly|down|up|idx)\.\w+\(i32 \S+, (\w+) (\S+), i32 (\S+), i32 \S+\)"
+    r"^  (%[\w.]+) = call (\w+) @llvm\.nvvm\.shfl\.sync\.(bfly|down|up|idx)\.\w+\(i32 \S+, "
+    r"(\w+) (\S+), i32 (\S+), i32 \S+\)"
 )
 _MMA = re.compile(r"^  (%[\w.]+) = call (\{[^}]*\}) @llvm\.nvvm\.mma\.m16n8k16\.row\.col\.(bf16|f32\.f32)\((.*)\)")
 MMA = {"bf16": "xlanb.emu.mma.bf16", "f32.f32": "xlanb.emu.mma.f16"}

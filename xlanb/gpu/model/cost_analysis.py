@@ -108,7 +108,7 @@ class GpuCostAnalysis:
             copies = int(self.of(parameter).emitted)
         return int(self.of(producer).emitted * copies + size)
 
-    # -- counting ----------------------------------------------------------------------------------------------------
+    # -- counts ------------------------------------------------------------------------------------
 
     def _count(self, i: HloInstruction) -> Properties:
         p = Properties(output_bytes=_leaf_bytes(i.shape))
@@ -195,7 +195,7 @@ class GpuCostAnalysis:
         return flops, emitted
 
 
-# -- by opcode -------------------------------------------------------------------------------------------------------
+# -- by opcode -------------------------------------------------------------------------------------
 
 
 def _bitcast(costs: GpuCostAnalysis, i: HloInstruction, p: Properties) -> None:

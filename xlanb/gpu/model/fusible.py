@@ -65,7 +65,7 @@ def is_elementwise_gpu(i: HloInstruction) -> bool:
     return is_elementwise(i)
 
 
-# -- transposes and reductions ---------------------------------------------------------------------------------------
+# -- transposes and reductions ---------------------------------------------------------------------
 
 
 def transposes_minor_dimension(i: HloInstruction) -> bool:
@@ -144,7 +144,7 @@ def significant_reduction(i: HloInstruction) -> HloInstruction | None:
     return None
 
 
-# -- objections ------------------------------------------------------------------------------------------------------
+# -- objections ------------------------------------------------------------------------------------
 
 
 def scatter_objection(producer: HloInstruction, consumer: HloInstruction) -> str:
@@ -219,7 +219,7 @@ def _buffers(shape: Shape) -> int:
     return 1 + sum(map(_buffers, shape.shapes)) if isinstance(shape, TupleShape) else 1
 
 
-# -- multi-output fusion ---------------------------------------------------------------------------------------------
+# -- multi-output fusion ---------------------------------------------------------------------------
 
 
 def is_loop_fusible_as_producer(i: HloInstruction) -> bool:

@@ -105,7 +105,7 @@ def _minor_is_short(i: HloInstruction, unroll: int) -> bool:
     return i.opcode is O.TRANSPOSE and not is_bitcast_transpose(i) and i.array_shape.dimensions[-1] < unroll
 
 
-# -- by emitter ------------------------------------------------------------------------------------------------------
+# -- by emitter ------------------------------------------------------------------------------------
 
 
 def _loop(analysis: FusionAnalysis) -> LaunchDimensions:

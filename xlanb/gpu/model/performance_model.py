@@ -54,7 +54,7 @@ class PerformanceModel:
         self.alike = Alike()
         self._tilings: dict[PairKey, Tiling | str] = {}
 
-    # -- what is asked -----------------------------------------------------------------------------------------------
+    # -- interface ---------------------------------------------------------------------------------
 
     def instruction(self, i: HloInstruction) -> RunTime:
         """Return the estimate for an instruction's kernel."""
@@ -103,7 +103,7 @@ class PerformanceModel:
                 known.pop(i, None)
         self.analyses.invalidate(i)
 
-    # -- estimating --------------------------------------------------------------------------------------------------
+    # -- estimates ---------------------------------------------------------------------------------
 
     def tiling(self, producer: HloInstruction, consumer: HloInstruction) -> Tiling | str:
         """Return the best tiling of both as one Triton fusion, or why there is none.

@@ -173,7 +173,7 @@ def _blocks(view: FusionView, sizes: Sequence[int]) -> int:
     return prod(-(-n // t) for n, t in zip(view.roots[0].array_shape.dimensions, sizes, strict=True))
 
 
-# -- tiles of what is inside -----------------------------------------------------------------------------------------
+# -- tiles of instructions inside ------------------------------------------------------------------
 
 
 def _tiles(view: FusionView, sizes: Sequence[int]) -> dict[Tile, int]:
@@ -343,7 +343,7 @@ def _strided_run(made: list[tuple[int, int]]) -> tuple[int, int] | None:
     return count, stride
 
 
-# -- time ------------------------------------------------------------------------------------------------------------
+# -- time ------------------------------------------------------------------------------------------
 
 
 def _registers(device: GpuDevice) -> float:

@@ -29,7 +29,7 @@ from xlanb.transforms.layout.layout_normalization import (
 )
 from xlanb.transforms.reason import reason
 
-# By target which array is the input, the kernel and the output: an operand's number, or -1 for the result.
+# By target: which arrays are input, kernel and output (an operand's number, -1: the result).
 _ROLES: Final = {
     "__cudnn$convForward": (0, 1, -1),
     "__cudnn$convForwardGraph": (0, 1, -1),
@@ -48,7 +48,7 @@ def normalize_convolution(call: HloInstruction) -> HloInstruction | None:
     c, shape = call.parent, call.shape
     results = shape.shapes if isinstance(shape, TupleShape) else (shape,)
     arrays = [results[0].as_array() if n < 0 else call.operands[n].array_shape for n in roles]
-    # As in XLA the bitcasts are made before it is known whether they are needed; dead ones are left to dce.
+    # As in XLA, add the bitcasts before it is known whether they are needed; dce removes dead ones.
     operands = [c.add(O.BITCAST, (o,), row_major(o.array_shape)) for o in call.operands]
     numbers = call.attributes["dim_labels"]
     normalized = _renumbered(numbers, *arrays)

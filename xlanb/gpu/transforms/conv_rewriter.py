@@ -114,7 +114,7 @@ def _rewrite(conv: ConvCandidate) -> None:
         _call_forward(conv)
 
 
-# -- windows of gradients ---------------------------------------------------------------------------------------------
+# -- windows of gradients --------------------------------------------------------------------------
 
 
 def _windows(
@@ -162,7 +162,7 @@ def _nearest(wanted: int, least: int, stride: int) -> int:
     return min(max(wanted, least), least + stride - 1)
 
 
-# -- which call -------------------------------------------------------------------------------------------------------
+# -- choice of the call ----------------------------------------------------------------------------
 
 
 def _type_objection(conv: ConvCandidate) -> str:
@@ -300,7 +300,7 @@ def _holds(action: str, conditions: Sequence[Condition[ConvCandidate]], conv: Co
     return decide(action, (conv.instruction.name,), conditions, conv)
 
 
-# -- calls ------------------------------------------------------------------------------------------------------------
+# -- calls -----------------------------------------------------------------------------------------
 
 
 @reason("conv(dY, reverse(K)) => cuDNN's gradient of the input")
@@ -365,7 +365,7 @@ def _call(
     labels: ConvolutionDimensionNumbers,
     groups: int,
 ) -> None:
-    """Replace a convolution by a call, which also returns a workspace, whose size is chosen later."""
+    """Replace a convolution by a call, which also returns a workspace of a size chosen later."""
     if isinstance(window, str):
         raise TypeError(f"{conv.instruction.name}: its window is not that of a gradient: {window}")
     i = conv.instruction

@@ -52,7 +52,7 @@ class CopyFusion(HloPass):
 
 
 def _copy_behind(fusion: HloInstruction, user: HloInstruction, device: GpuDevice) -> HloInstruction | None:
-    """Return the copy that a fusion's user is or leads to (by a tuple element, a bitcast), or None."""
+    """Return the copy that a user is or leads to (by a tuple element, a bitcast), or None."""
     i = user
     if i.opcode is O.GET_TUPLE_ELEMENT and i.user_count == 1:
         root = fusion.fused_computation.root
@@ -68,7 +68,7 @@ def _copy_behind(fusion: HloInstruction, user: HloInstruction, device: GpuDevice
     return i
 
 
-# -- what decides ----------------------------------------------------------------------------------------------------
+# -- conditions ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def _decided(fusion: HloInstruction, copies: Sequence[HloInstruction]) -> bool:
     return holds
 
 
-# -- fusing ----------------------------------------------------------------------------------------------------------
+# -- fusing ----------------------------------------------------------------------------------------
 
 
 def _fuse(fusion: HloInstruction, copies: Sequence[HloInstruction]) -> None:

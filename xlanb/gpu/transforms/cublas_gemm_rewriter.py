@@ -82,7 +82,7 @@ class CublasGemmRewriter(HloPass):
                     _give_workspace(i, _most_workspace(self.device))
 
 
-# -- dots -------------------------------------------------------------------------------------------------------------
+# -- dots ------------------------------------------------------------------------------------------
 
 
 def _dimensions_objection(dot: HloInstruction) -> str:
@@ -196,7 +196,7 @@ def _config(dot: HloInstruction, algorithm: str) -> dict[str, Any]:
     }
 
 
-# -- calls and their results ------------------------------------------------------------------------------------------
+# -- calls and their results -----------------------------------------------------------------------
 
 
 def _is_new_call(i: HloInstruction) -> bool:
@@ -316,7 +316,7 @@ def _number(value: float) -> float:
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
-# -- factors ----------------------------------------------------------------------------------------------------------
+# -- factors ---------------------------------------------------------------------------------------
 
 _ALPHA: Final = (
     _WAITS,
@@ -342,7 +342,7 @@ def _factor(use: _Use) -> bool:
     return True
 
 
-# -- addends ----------------------------------------------------------------------------------------------------------
+# -- addends ---------------------------------------------------------------------------------------
 
 
 def _vector_objection(u: _Use) -> str:
@@ -476,7 +476,7 @@ def _padded(i: HloInstruction, shape: ArrayShape) -> HloInstruction:
     return b.add(O.PAD, (i, b.scalar(0, shape.element_type)), shape, padding=padding)
 
 
-# -- activations ------------------------------------------------------------------------------------------------------
+# -- activations -----------------------------------------------------------------------------------
 
 _APPLIED: Final[Condition[_Use]] = Condition(
     "the call has no activation yet",
@@ -573,7 +573,7 @@ def _gelu(use: _Use) -> bool:
     return True
 
 
-# -- the order of all -------------------------------------------------------------------------------------------------
+# -- order of the rewrites -------------------------------------------------------------------------
 
 
 def _multiply(i: HloInstruction) -> None:

@@ -78,7 +78,7 @@ def _each(c: HloComputation, rewrite: Callable[[HloInstruction], None]) -> None:
             rewrite(i)
 
 
-# -- calls and their results ------------------------------------------------------------------------------------------
+# -- calls and their results -----------------------------------------------------------------------
 
 
 def _is_call(i: HloInstruction) -> bool:
@@ -183,7 +183,7 @@ _NO_ACTIVATION: Final[Condition[_Use]] = Condition(
 )
 
 
-# -- new calls --------------------------------------------------------------------------------------------------------
+# -- new calls -------------------------------------------------------------------------------------
 
 
 def _renew(
@@ -229,7 +229,7 @@ def _converted(i: HloInstruction, t: T) -> HloInstruction:
     return i if i.shape.element_type is t else Builder(i).convert(i, t)
 
 
-# -- the rewrites -----------------------------------------------------------------------------------------------------
+# -- the rewrites ----------------------------------------------------------------------------------
 
 _SCALE: Final = (
     *_READ_ONCE,
@@ -388,7 +388,7 @@ def _to_s8(result: HloInstruction) -> None:
         call.parent.replace(result, _renew(call, (*(_converted(o, T.S8) for o in factors), *others)))
 
 
-# -- exact conversions ------------------------------------------------------------------------------------------------
+# -- exact conversions -----------------------------------------------------------------------------
 
 
 def _is_exact(i: HloInstruction, t: T) -> bool:

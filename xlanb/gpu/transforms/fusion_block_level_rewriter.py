@@ -81,7 +81,7 @@ def _is_slow_transpose(root: HloInstruction) -> bool:
     return source.opcode is O.PARAMETER
 
 
-# -- what decides ----------------------------------------------------------------------------------------------------
+# -- conditions ------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

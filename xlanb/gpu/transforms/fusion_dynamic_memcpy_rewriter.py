@@ -71,7 +71,7 @@ def _behind_free(i: HloInstruction) -> HloInstruction:
     return i
 
 
-# -- what decides ----------------------------------------------------------------------------------------------------
+# -- conditions ------------------------------------------------------------------------------------
 
 
 def is_contiguous(whole: ArrayShape, part: ArrayShape) -> bool:

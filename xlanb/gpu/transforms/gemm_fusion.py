@@ -83,7 +83,7 @@ def is_triton_gemm(i: HloInstruction) -> bool:
     return i.opcode is O.FUSION and backend_config.fusion_config(i).get("kind") == KIND
 
 
-# -- what decides -----------------------------------------------------------------------------------------------------
+# -- conditions ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -288,7 +288,7 @@ def _is_effective_parameter(i: HloInstruction) -> bool:
     return i.opcode is O.PARAMETER
 
 
-# -- what is taken in -------------------------------------------------------------------------------------------------
+# -- what is fused ---------------------------------------------------------------------------------
 
 
 @dataclass
@@ -366,7 +366,7 @@ def _grown_up(first: _Step, dot: HloInstruction, max_parameters: int | None) -> 
         leaves.discard(n)
         node.operands = []
         for o in node.instruction.operands:
-            # Operands that the emitter need not follow, as the value around a padded array, have no order.
+            # Operands that the emitter need not follow, such as a padding value, have no order.
             order = step.orders.orders[o]
             key = (o, order.strides())
             if key not in number_of:
@@ -427,7 +427,7 @@ def _has_batch_innermost_int4(dot: HloInstruction, plan: _Plan) -> bool:
     return False
 
 
-# -- the fusion -------------------------------------------------------------------------------------------------------
+# -- the fusion ------------------------------------------------------------------------------------
 
 
 def _fuse(dot: HloInstruction, device: GpuDevice) -> None:

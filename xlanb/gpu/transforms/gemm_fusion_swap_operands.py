@@ -84,7 +84,8 @@ def _sizes(dot: HloInstruction) -> str:
 _CONDITIONS: Final[tuple[Condition[HloInstruction], ...]] = (
     Condition("it has two operands", lambda dot: len(dot.operands) == 2),
     Condition(
-        f"the right operand has at least {_ROWS} columns and the left one has fewer rows, or only the right one is computed in the fusion",
+        f"the right operand has at least {_ROWS} columns and the left one has fewer rows, "
+        "or only the right one is computed in the fusion",
         _gains,
         _sizes,
     ),

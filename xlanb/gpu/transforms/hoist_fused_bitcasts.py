@@ -83,7 +83,7 @@ def _tell(bitcast: HloInstruction, stuck: str = "") -> None:
         emit(Decision(current_cause(), "hoist", (bitcast.name,), not stuck, (met,)))
 
 
-# -- a bitcast at the root --------------------------------------------------------------------------------------------
+# -- a bitcast at the root -------------------------------------------------------------------------
 
 
 @reason("fusion => bitcast(fusion), with the dot's shape as root")
@@ -147,7 +147,7 @@ def _shape_after(i: HloInstruction, given: ArrayShape) -> ArrayShape:
     raise _StuckError(f"it cannot move past {i.name}")
 
 
-# -- one bitcast ------------------------------------------------------------------------------------------------------
+# -- one bitcast -----------------------------------------------------------------------------------
 
 _Plan = list[tuple[HloInstruction, ArrayShape, tuple[int, ...] | None]]
 """Instructions from the bitcast upwards, with new shapes, and new dimensions if any."""
@@ -253,7 +253,7 @@ def _typed(shape: ArrayShape, own: ArrayShape) -> ArrayShape:
     return ArrayShape(own.element_type, shape.dimensions, layout)
 
 
-# -- past broadcasts and transposes -----------------------------------------------------------------------------------
+# -- past broadcasts and transposes ----------------------------------------------------------------
 
 
 def _sizes(shape: ArrayShape) -> list[int]:

@@ -61,7 +61,7 @@ class MultiOutputFusion(HloPass):
             _Run(c, self.device).fuse_all()
 
 
-# -- what decides ----------------------------------------------------------------------------------------------------
+# -- conditions ------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -190,7 +190,7 @@ def _preference(i: HloInstruction) -> int:
     return 2 if _is_multi_output(i) else int(i.opcode is O.FUSION)
 
 
-# -- the run ---------------------------------------------------------------------------------------------------------
+# -- one run ---------------------------------------------------------------------------------------
 
 
 class _Run:
@@ -231,7 +231,8 @@ class _Run:
         return False
 
     def _fuse_siblings(self, shared: HloInstruction) -> None:
-        # XLA's users stand in the order in which fusions took them over; of several that one producer went into, the latest first.
+        # XLA orders users by when fusions absorbed them. Of several fusions with the same producer,
+        # the latest comes first.
         siblings = sorted(filter(is_sibling_candidate, shared.users[::-1]), key=_preference, reverse=True)
         n = 0
         while n < len(siblings):
@@ -279,7 +280,7 @@ class _Run:
         parts = (("producer" if rule == "fuse" else "sibling", a.name), ("fusion", b.name))
         return because(rule=rule, where=f"{_FILE}:{_Run._merge.__code__.co_firstlineno}", parts=parts)
 
-    # -- telling ---------------------------------------------------------------------------------------------------
+    # -- reporting decisions -----------------------------------------------------------------------
 
     def _holds(self, action: str, conditions: Sequence[Condition[Any]], pair: FusionPair) -> bool:
         """Whether all conditions hold for a pair; reported to observers."""

@@ -52,7 +52,8 @@ from xlanb.transforms.fusion_editing import create_fusion, fuse_into, merge_fusi
 
 _FILE = "xlanb/gpu/transforms/priority_fusion.py"
 _FUSIBLE = frozenset(
-    (O.COPY, O.IOTA, O.CONSTANT, O.REDUCE, O.BROADCAST, O.CONCATENATE, O.DYNAMIC_SLICE, O.DYNAMIC_UPDATE_SLICE, O.GATHER,
+    (O.COPY, O.IOTA, O.CONSTANT, O.REDUCE, O.BROADCAST, O.CONCATENATE, O.DYNAMIC_SLICE, O.DYNAMIC_UPDATE_SLICE,
+    O.GATHER,
      O.PAD, O.REDUCE_WINDOW, O.RESHAPE, O.REVERSE, O.SCATTER, O.SLICE, O.TRANSPOSE)
 )  # fmt: skip
 _NEVER: Final = -inf
@@ -99,7 +100,7 @@ def _is_stream_annotated(i: HloInstruction) -> bool:
     return i.opcode is O.CALL and any(key == "_xla_stream_annotation" for key, _ in i.frontend_attributes)
 
 
-# -- what decides ----------------------------------------------------------------------------------------------------
+# -- conditions ------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -220,7 +221,7 @@ _SAVES: Condition[PriorityFusionEdge] = Condition(
 )
 
 
-# -- the run ---------------------------------------------------------------------------------------------------------
+# -- one run ---------------------------------------------------------------------------------------
 
 
 _NUMBERED = re.compile(r"(.*?)(?:\.(\d{1,9}))?\.\d{1,9}")
@@ -278,7 +279,7 @@ class _Run:
         self._inside: dict[HloInstruction, frozenset[str]] = {}
         self._said: dict[tuple[str, str], tuple[bool, tuple[Predicate, ...]]] = {}
 
-    # -- what conditions ask ---------------------------------------------------------------------------------------
+    # -- for conditions ----------------------------------------------------------------------------
 
     def is_fusible(self, i: HloInstruction) -> bool:
         """Return the cached `is_fusible`."""
@@ -296,7 +297,7 @@ class _Run:
         users = [u for u in producer.users if not _is_fusible_bitcast(u)]
         return self.model.times(producer, users)
 
-    # -- priorities ------------------------------------------------------------------------------------------------
+    # -- priorities --------------------------------------------------------------------------------
 
     def fuse_all(self) -> None:
         """Fuse producers by priority until none saves time, then scalar constants."""
@@ -339,7 +340,7 @@ class _Run:
             return _NEVER
         if update is None:
             return self.model.times(producer, producer.users).saved
-        # As XLA does, only what changed is estimated: the new consumers, less those that went into them.
+        # As in XLA, estimate only the change: the new consumers, less those fused into them.
         times = self.model.times(producer, update.new)
         return self._queued[producer] + (times.unfused - update.gone.unfused) - (times.fused - update.gone.fused)
 
@@ -368,7 +369,7 @@ class _Run:
     ) -> Sequence[Condition[PriorityFusionEdge]]:
         return TRITON_CONDITIONS if is_triton_fusion(producer) or is_triton_fusion(consumer) else CONDITIONS
 
-    # -- fusing ----------------------------------------------------------------------------------------------------
+    # -- fusing ------------------------------------------------------------------------------------
 
     def _fuse_into_all(self, producer: HloInstruction, consumers: list[HloInstruction]) -> None:
         """Fuse a producer into its consumers, and update neighboring estimates."""
@@ -475,7 +476,7 @@ class _Run:
                 known.pop(i, None)
         self.model.invalidate(i)
 
-    # -- telling ---------------------------------------------------------------------------------------------------
+    # -- reporting decisions -----------------------------------------------------------------------
 
     def _tell_all(self, producer: HloInstruction) -> None:
         """Report that fusing a producer would cost time."""

@@ -66,7 +66,7 @@ class SoftmaxRewriterTriton(HloPass):
         if not is_elementwise(root) or len(root.operands) != 2:
             return None
         diamond = Diamond(root, self.device)
-        # Most instructions of two operands are in no diamond: what is told begins where there is a reduction.
+        # Most binary instructions are in no diamond: report a decision only with a reduction.
         if diamond.reduce is None:
             return diamond if first_failing(_FORM, diamond) is None else None
         return diamond if decide("match a normalisation", (root.name,), _FORM, diamond) else None
@@ -116,7 +116,7 @@ class Diamond:
             return best_tiling(FusionView(fusion), GpuCostAnalysis(self.device), self.device)
 
 
-# -- the form ---------------------------------------------------------------------------------------------------------
+# -- matching --------------------------------------------------------------------------------------
 
 
 def _above(i: HloInstruction, opcode: O, device: GpuDevice) -> HloInstruction | None:
@@ -233,7 +233,7 @@ def _is_worth_it(d: Diamond) -> bool:
     return decide("fuse a normalisation", (d.root.name,), _PROFIT, d)
 
 
-# -- the fusion -------------------------------------------------------------------------------------------------------
+# -- the fusion ------------------------------------------------------------------------------------
 
 
 @reason("f(A, broadcast(reduce(A))) => one fusion of A")

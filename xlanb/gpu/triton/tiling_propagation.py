@@ -205,7 +205,7 @@ def propagate(i: HloInstruction, order: DimensionOrder, direction: TilingDirecti
     return Propagated(orders, major_part)
 
 
-# -- which orders the emitter has -------------------------------------------------------------------------------------
+# -- orders that the emitter supports --------------------------------------------------------------
 
 
 def _major_part(order: DimensionOrder, side: DotSide) -> int:
@@ -249,7 +249,7 @@ def _size(order: DimensionOrder, places: Sequence[int]) -> int:
     return size
 
 
-# -- across an instruction --------------------------------------------------------------------------------------------
+# -- across an instruction -------------------------------------------------------------------------
 
 _Orders = dict[HloInstruction, DimensionOrder]
 
@@ -436,7 +436,7 @@ def _dimensions_of(
         if len(known[along]) != 1 or known[along][0][1].is_sliced:
             raise PropagationError("it concatenates along a split dimension")
         size, part = target.array_shape.dimensions[along], list(known)
-        # The part is in the place of the whole dimension, for the order of the dimension's fragments too.
+        # The part replaces the whole dimension, also in the order of its fragments.
         part[along] = [(NO_DIMENSION, Fragment(known[along][0][1].label, size, -begun, size))]
         return part
     if i.opcode in (O.SLICE, O.DYNAMIC_SLICE):
