@@ -1,4 +1,6 @@
-"""XLA's buffer assignment report, read back: allocations, the values in them and, where a report of live ranges is there, when each lives.
+"""Read XLA's buffer assignment report.
+
+It lists allocations, their values and, with a live-range report, when each value is live.
 
     allocation 1: size 16384, output shape is |f32[2,32,64]|, maybe-live-out:
      value: <58 fusion.2 @0> (size=16384,offset=0): f32[2,4,32,16]{3,2,1,0}
@@ -30,14 +32,18 @@ _RANGE = re.compile(r"^\s*(\S+?)\{([\d,]*)\}:(\d+)-(\d+)$")
 
 @dataclass
 class DumpedLiveRanges:
-    """A report of live ranges: the program order by instruction, and when each buffer (name, ShapeIndex) lives, first and last position."""
+    """A report of live ranges.
+
+    `sequence` is the program order of instructions; `ranges` has the first and last position of
+    each buffer (name, ShapeIndex).
+    """
 
     sequence: list[str] = field(default_factory=list)
     ranges: dict[tuple[str, tuple[int, ...]], tuple[int, int]] = field(default_factory=dict)
 
 
 def parse_live_ranges(text: str) -> DumpedLiveRanges:
-    """The sequence and the ranges of an HloLiveRange report; other lines are passed over."""
+    """Parse the sequence and ranges of an HloLiveRange report, skipping other lines."""
     found = DumpedLiveRanges()
     part = ""
     for line in text.splitlines():
@@ -56,9 +62,10 @@ def parse_live_ranges(text: str) -> DumpedLiveRanges:
 
 
 def parse_buffer_assignment(text: str, module: str, live: str = "") -> BufferAssignmentRecord:
-    """The record of a buffer assignment report of `module`; `live` is the text of its live-range report, if there is one.
+    """Parse the buffer assignment report of `module`; `live` is its live-range report, if any.
 
-    Where neither report tells when a value lives, `start` and `end` are those of the whole program, and the peak is that of all values at once.
+    If no report has a value's live range, `start` and `end` are those of the whole program, and the
+    peak is that of all values at once.
 
     Raises:
         DumpError: there is no allocation in the text.

@@ -1,4 +1,7 @@
-"""Object files as assembly text, by the binutils' objdump: LLVM's own disassembler is not in reach from Python."""
+"""Disassemble object files with binutils' objdump.
+
+LLVM's own disassembler is not available from Python.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ _INSTRUCTION = re.compile(r"^\s*[0-9a-f]+:\s+(?P<text>.*)$")
 
 
 def disassemble(objects: Sequence[bytes]) -> list[str | XlanbError]:
-    """The functions of each object file as assembly, Intel syntax on x86 (`name:` and its instructions, indented), or why there is none; one process reads hundreds.
+    """Disassemble each object file's functions, Intel syntax on x86, or return why it failed.
+
+    A function is `name:` and its indented instructions. One process reads hundreds of files.
 
     Raises:
         MissingPeerError: objdump is not installed.
@@ -55,7 +60,7 @@ def _some(tool: str, objects: Sequence[bytes]) -> list[str | XlanbError]:
 
 
 def _by_file(text: str) -> Iterator[tuple[str, str]]:
-    """What objdump says of each file, by the file's name."""
+    """Return objdump's output by file name."""
     begins = list(_FILE.finditer(text))
     ends = [m.start() for m in begins[1:]] + [len(text)]
     for begin, end in zip(begins, ends, strict=False):  # of no file there is an end only

@@ -1,9 +1,11 @@
-"""Graphviz' DOT language, as XLA and its back ends dump graphs: read into nodes, edges and clusters.
+"""Read Graphviz' DOT language, as XLA and its back ends dump graphs: nodes, edges and clusters.
 
-    digraph G { a [label=<<b>dot</b><br/>f32[4]>, fillcolor="#1565c0"]; subgraph cluster_1 { b } a -> b }
+    digraph G { a [label=<<b>dot</b><br/>f32[4]>, fillcolor="#1565c0"]; subgraph cluster_1 { b } a
+    -> b }
 
-The text is untrusted: nothing in it is run or fetched, markup in labels becomes plain text. Source of
-the grammar: https://graphviz.org/doc/info/lang.html; how XLA writes it: xla/service/hlo_graph_dumper.cc.
+The text is untrusted: nothing in it is run or fetched, and label markup becomes plain text. Source
+of the
+grammar: https://graphviz.org/doc/info/lang.html; XLA's output: xla/service/hlo_graph_dumper.cc.
 """
 
 from __future__ import annotations
@@ -44,7 +46,14 @@ _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 
 @dataclass(frozen=True)
 class DotNode:
-    """A node: its id in the file, the lines of its label as plain text, its attributes, its cluster's id ("": none)."""
+    """A node of the graph.
+
+    Attributes:
+        id: its id in the file.
+        lines: the lines of its label as plain text.
+        attributes: its attributes.
+        cluster: its cluster's id, "" if none.
+    """
 
     id: str
     lines: tuple[str, ...]
@@ -63,7 +72,7 @@ class DotEdge:
 
 @dataclass(frozen=True)
 class DotCluster:
-    """A box around nodes: `parent` is the cluster around it ("": none)."""
+    """A box around nodes; `parent` is the enclosing cluster, "" if none."""
 
     id: str
     lines: tuple[str, ...]
@@ -73,7 +82,7 @@ class DotCluster:
 
 @dataclass(frozen=True, repr=False)
 class DotGraph(Displayable):
-    """A graph as a `.dot` file holds it. A notebook shows it drawn, clusters and colours kept."""
+    """The graph of a `.dot` file. A notebook draws it, with its clusters and colors."""
 
     name: str
     nodes: tuple[DotNode, ...]
@@ -84,14 +93,14 @@ class DotGraph(Displayable):
 
     @property
     def title(self) -> str:
-        """The label of the whole, in one line; its name where it has none."""
+        """The graph's label in one line, or its name without one."""
         return " ".join(label_lines(self.attributes.get("label", ""))) or self.name
 
     def record(self) -> GraphRecord:
-        """The graph as a snapshot that can be stepped through, compared and queried.
+        """Return the graph as a snapshot that can be stepped through, compared and queried.
 
-        Nodes are named by their labels' first line, within the names of their clusters: the ids in
-        XLA's dumps are addresses, other ones in each file. The other lines are attributes.
+        Nodes are named by their labels' first line, within the names of their clusters, because ids
+        in XLA's dumps are addresses that differ in each file. The other lines are attributes.
         """
         names = self._names
         inputs: dict[str, list[str]] = {n.id: [] for n in self.nodes}
@@ -138,7 +147,7 @@ _WORD = re.compile(r"[a-z][a-z0-9-]*(?:\(.*\))?")
 
 
 def _kind(n: DotNode) -> str:
-    """What a node does: the opcode that XLA writes below a name, else the name without its number."""
+    """Return the opcode that XLA writes below a node's name, else the name without its number."""
     for line in n.lines[1:2]:
         if _WORD.fullmatch(line):
             return line.partition("(")[0]
@@ -160,7 +169,7 @@ def _unique(name: str, taken: set[str]) -> str:
 
 
 def label_lines(text: str) -> tuple[str, ...]:
-    r"""A label as lines of plain text: `<b>dot</b><br/>f32[4]` (markup), `dot\nf32[4]` (escapes)."""
+    r"""Return a label as plain text: `<b>dot</b><br/>f32[4]` (markup), `dot\nf32[4]` (escapes)."""
     if text.startswith("<") and text.endswith(">"):
         plain = html.unescape(_TAG.sub("", _BREAK.sub("\n", text[1:-1])))
     else:
@@ -179,10 +188,10 @@ class _Token(NamedTuple):
 
 
 def read_dot(path: str | os.PathLike[str]) -> DotGraph:
-    """The graph in a `.dot` file, of XLA or anything else that Graphviz reads; gzipped or not.
+    """Read the graph of a `.dot` file, from XLA or any other tool, gzipped or not.
 
     Raises:
-        DumpError: the file cannot be read, is no DOT or too large; the message shows where.
+        DumpError: the file cannot be read, or is not DOT, or too large; the message shows where.
     """
     file = Path(path)
     try:
@@ -194,17 +203,17 @@ def read_dot(path: str | os.PathLike[str]) -> DotGraph:
 
 
 def parse_dot(text: str, name: str = "graph") -> DotGraph:
-    """The graph in a text; `name` is that of an anonymous one and begins messages.
+    """Parse a graph; `name` is that of an anonymous graph and a prefix of messages.
 
     Raises:
-        DumpError: it is no DOT, or too large; the message shows where.
+        DumpError: the text is not DOT, or too large; the message shows where.
     """
     return _Parser(text, name).graph()
 
 
 @dataclass
 class _Scope:
-    """A graph or subgraph that is being read: its attributes, the defaults in it, and its nodes."""
+    """A graph or subgraph being read: its attributes, defaults and nodes."""
 
     id: str
     cluster: str
@@ -348,7 +357,7 @@ class _Parser:
                     self._add_edge(a, b, {**scope.edge, **attrs})
 
     def _end(self, scope: _Scope) -> tuple[str, list[str]]:
-        """A node with its name, or a subgraph: ("", its nodes). A name before = is not a node."""
+        """Parse a node's name, or a subgraph ("", its nodes). A name before = is not a node."""
         if self._word("subgraph") or (self.token.kind == "mark" and self.token.text == "{"):
             return "", self._subgraph(scope)
         name = self._id()
@@ -405,7 +414,7 @@ class _Parser:
             self._fail(f"more than {MAX_ITEMS:,} nodes and edges", self.token.at)
 
     def _between_nodes(self, nodes: tuple[DotNode, ...]) -> tuple[DotEdge, ...]:
-        """The edges; one that names a cluster, as XLA's do, reaches the first or last node inside it."""
+        """Return the edges; an edge to a cluster, as in XLA's dumps, goes to a node inside it."""
         inside: dict[str, list[str]] = {}
         for n in nodes:
             inside.setdefault(n.cluster, []).append(n.id)

@@ -1,15 +1,16 @@
-r"""The names of graphs that TensorFlow dumps into the directory of TF_DUMP_GRAPH_PREFIX.
+r"""Decode names of graphs that TensorFlow dumps into the directory of TF_DUMP_GRAPH_PREFIX.
 
     PASS_NAME[_N].{pbtxt,mlir}                              one of GRAPHS, dumped for the N-th time
     {before,after}_MetaOptimizer_iteration_I_ADDRESS        Grappler: one round over one graph
     after_MetaOptimizer_iteration_I_OPTIMIZER_ADDRESS       ... after one of its optimizers
-    after_MetaOptimizer_ADDRESS                             ... in the end, functions too
+    after_MetaOptimizer_ADDRESS                             ... at the end, with functions
     tfg_{before,after}_graph_GRAPH_HASH                     Grappler's optimizers in MLIR
-    FUNCTION.NNNN.GROUP.TAG.{pbtxt,mlir}                    between groups of passes (DebugDataDumper)
+    FUNCTION.NNNN.GROUP.TAG.{pbtxt,mlir}                    between groups of passes
+    (DebugDataDumper)
     FUNCTION{placer_input,placer_output,colocation_graph}   the placer
     N_mlir_bridge_PASS_{before,after}.mlir                  passes of the MLIR bridge
 
-ADDRESS is where the graph lay in memory: graphs of one address and one repeat belong together.
+ADDRESS is the graph's address in memory: graphs with one address and one repeat belong together.
 Source of the rules: the DumpGraphToFile calls of tensorflow/core and tensorflow/compiler,
 tensorflow/core/util/debug_data_dumper.cc, and what TensorFlow 2.21 wrote.
 """
@@ -138,9 +139,13 @@ _MLIR_PASS = re.compile(
 
 @dataclass(frozen=True)
 class GraphName:
-    """What a graph's file name says: `label` of the pass, `sequence` counts dumps of the same label
-    (None for the first), `owner` is the function, program or address that it belongs to, `group` the
-    group of passes.
+    """What a graph's file name says.
+
+    Attributes:
+        label: the label of the pass.
+        sequence: counts dumps with the same label, None for the first.
+        owner: the function, program or address that it belongs to.
+        group: the group of passes.
     """
 
     label: str
@@ -150,7 +155,7 @@ class GraphName:
 
 
 def decode_graph_name(stem: str, extension: str) -> GraphName | None:
-    """What a name without its ending says; None where it is not a graph's."""
+    """Decode a file name without its extension; return None if it is not a graph's."""
     placed = _PLACER.fullmatch(stem)
     if placed is not None and extension == ("txt" if placed["label"] == "colocation_graph" else "pbtxt"):
         return GraphName(placed["label"], _number(placed["n"]), placed["owner"], "placer")
@@ -187,12 +192,12 @@ def _number(text: str | None) -> int | None:
 
 
 def graph_label(label: str) -> str:
-    """The entry of GRAPHS that a label begins with, the longest."""
+    """Return the longest entry of GRAPHS that is a prefix of a label."""
     return max((g for g in GRAPHS if label == g or label.startswith(g + "_")), key=len, default="")
 
 
 def graph_order(label: str) -> tuple[int, int]:
-    """A label's place: (round of Grappler, place in the order of passes)."""
+    """Return a label's place: (Grappler round, place in the order of passes)."""
     found = _ITERATION.fullmatch(label)
     if found is not None:
         known = [k for k, name in enumerate(OPTIMIZERS) if (found["name"] or "").startswith(name)]
@@ -207,7 +212,7 @@ def graph_order(label: str) -> tuple[int, int]:
 
 
 def graph_words(label: str) -> str:
-    """What a graph with this label shows, in words; the label itself where it is not known."""
+    """Describe what a graph with this label shows; return an unknown label itself."""
     found = _ITERATION.fullmatch(label)
     if found is not None:
         return _grappler_words(found["when"], found["round"], found["name"])

@@ -1,6 +1,8 @@
-"""Graphs written as TensorFlow's DumpGraphToFile writes them: as text, under the names in `names.GRAPHS`, into the directory of TF_DUMP_GRAPH_PREFIX.
+"""Write graphs as TensorFlow's DumpGraphToFile does.
 
-A name that was written before in this process gets _1, _2 and so on. `-` as directory is stderr. Source of the rules: tensorflow/core/util/dump_graph.cc.
+They are text files named by `names.GRAPHS`, in the directory of TF_DUMP_GRAPH_PREFIX. Repeated
+names in this process get _1, _2 and so on. `-` as directory is stderr. Source of the rules:
+tensorflow/core/util/dump_graph.cc.
 """
 
 from __future__ import annotations
@@ -31,12 +33,15 @@ _LONGEST_NAME = 255  # bytes of a file's name
 
 
 def dumps_graphs() -> bool:
-    """Whether the flags in force name a directory for graphs."""
+    """Whether the current flags name a directory for graphs."""
     return bool(current().tf_dump_graph_prefix)
 
 
 def dump_graph(name: str, graph: Graph) -> Path | None:
-    """Write a graph as NAME.pbtxt; the file's path, None where it went to stderr or no directory is named.
+    """Write a graph as NAME.pbtxt.
+
+    Returns:
+        The file's path, or None if it went to stderr or no directory is named.
 
     Raises:
         DumpError: the file cannot be written.
@@ -45,7 +50,7 @@ def dump_graph(name: str, graph: Graph) -> Path | None:
 
 
 def dump_function(name: str, function: GraphFunction) -> Path | None:
-    """Write a FunctionDef as NAME.pbtxt; as `dump_graph`."""
+    """Write a FunctionDef as NAME.pbtxt; see `dump_graph`."""
     if not _is_wanted(name):
         return None
     proto = new_message("FunctionDef")
@@ -54,7 +59,10 @@ def dump_function(name: str, function: GraphFunction) -> Path | None:
 
 
 def dump_annotated(name: str, graph: Graph) -> Path | None:
-    """Write a marked graph whose nodes have their cluster before their name, so that tools group them; as `dump_graph`."""
+    """Write a marked graph with cluster names as prefixes of node names, so that tools group them.
+
+    See `dump_graph`.
+    """
     if not _is_wanted(name):
         return None
     new_names = {op.name: f"{_group(op.type, op.attrs.get(_CLUSTER))}/{op.name}" for op in graph}
@@ -67,10 +75,12 @@ def dump_annotated(name: str, graph: Graph) -> Path | None:
 
 
 def read_graph(data: bytes) -> Graph:
-    """The graph of a dumped file: a GraphDef, or the body of a FunctionDef (as text, the only form in which they are dumped).
+    """Read a dumped graph: a GraphDef, or the body of a FunctionDef in text form.
+
+    FunctionDefs are dumped as text only.
 
     Raises:
-        GraphError: it is neither, or not well formed.
+        GraphError: it is neither, or malformed.
     """
     return Graph.from_graphdef(data)
 

@@ -1,4 +1,7 @@
-"""How the files begin in which PyTorch/XLA tells of its lazy graphs; xlanb.dump.torch_xla reads them."""
+"""Recognize PyTorch/XLA's files about lazy graphs by their heads.
+
+xlanb.dump.torch_xla reads them.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ ANALYSIS = re.compile(r"^(?:Unexpected )?(?P<kind>Compilation|Execution) Analysi
 
 
 def is_lazy_text(head: str) -> bool:
-    """Whether a file that begins so is one of XLA_SAVE_TENSORS_FILE."""
+    """Whether a file with this head is from XLA_SAVE_TENSORS_FILE."""
     return BEGIN.search(head) is not None
 
 
 def is_analysis(head: str) -> bool:
-    """Whether a file that begins so is one of PT_XLA_DEBUG_FILE."""
+    """Whether a file with this head is from PT_XLA_DEBUG_FILE."""
     return ANALYSIS.search(head) is not None

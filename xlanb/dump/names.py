@@ -1,15 +1,23 @@
-r"""The names of dumped files, both ways: `decode_name` takes one apart, `encode_name` makes one.
+r"""Decode and encode names of dumped files, by `decode_name` and `encode_name`.
 
-    [TIMESTAMP.]module_NNNN[.MODULE].SSSS.PIPELINE.after_PASS.before_PASS.EXT      between two passes
-    [TIMESTAMP.]module_NNNN[.MODULE].SSSS.PASS.after_STEP.EXT                      inside a pass
-    [TIMESTAMP.]module_NNNN[.MODULE].LABEL.EXT                                     before_optimizations, cpu_after_optimizations...
-    [TIMESTAMP.]module_NNNN[.MODULE].KERNEL.ir-no-opt.ll, .obj-file.KERNEL.o, ...  what the backend made of a kernel
-    hlo_N[_MODULE][.-]LABEL.EXT, hlo_graph_N[.RANDOM].EXT                          XLA of 2017 and 2018
-    PASS_NAME[_N].pbtxt, ...                                                       graphs of TensorFlow (see xlanb.dump.graph_names)
-    TIMESTAMP-PROGRAM-NN-LABEL.EXT                                                 LLO of a TPU (see xlanb.dump.tpu.names)
+[TIMESTAMP.]module_NNNN[.MODULE].SSSS.PIPELINE.after_PASS.before_PASS.EXT
+    between two passes
+[TIMESTAMP.]module_NNNN[.MODULE].SSSS.PASS.after_STEP.EXT
+    inside a pass
+[TIMESTAMP.]module_NNNN[.MODULE].LABEL.EXT
+    before_optimizations, cpu_after_optimizations...
+[TIMESTAMP.]module_NNNN[.MODULE].KERNEL.ir-no-opt.ll, .obj-file.KERNEL.o, ...
+    what the backend made of a kernel
+hlo_N[_MODULE][.-]LABEL.EXT, hlo_graph_N[.RANDOM].EXT
+    XLA of 2017 and 2018
+PASS_NAME[_N].pbtxt, ...
+    graphs of TensorFlow (see xlanb.dump.graph_names)
+TIMESTAMP-PROGRAM-NN-LABEL.EXT
+    LLO of a TPU (see xlanb.dump.tpu.names)
 
-NNNN is the module's number in its process, SSSS counts the module's dumps. MODULE is missing in the dumps of some backends and where the whole would be too
-long. `/`, `\\`, `[`, `]` and blanks are written `_`. Source of the rules: xla/service/dump.cc, and the dumps that it wrote.
+NNNN is the module's number in its process; SSSS counts the module's dumps. MODULE is missing in the
+dumps of some backends, and if the whole name would be too long. `/`, `\\`, `[`, `]` and blanks are
+written `_`. Source of the rules: xla/service/dump.cc, and the dumps that it wrote.
 """
 
 from __future__ import annotations
@@ -22,7 +30,7 @@ from xlanb.dump.graph_names import decode_graph_name, graph_words
 from xlanb.dump.tpu.names import LloName, decode_llo_name, encode_llo_name, label_words
 
 MAX_NAME = 255
-"""Longest name of a file: XLA omits MODULE in longer ones."""
+"""The longest file name; XLA omits MODULE in longer ones."""
 
 COMPRESSED = ".gz"
 
@@ -103,8 +111,11 @@ _EXTENSIONS = tuple("hlo.pb txt dot gv html hlo pb pbtxt mlir ll o ptx sass s sv
 class DumpName:
     """What a file's name says.
 
-    `kind` is "pass" (between two passes), "step" (inside a pass), "fixed" (one of LABELS), a kind of kernel file ("llvm_ir", "object"...), "graph"
-    (TensorFlow's; `module` is the function or program where the name tells it), "llo" (a TPU's; `kernel` is the program), or "other". `module_id` is the number in the name, `sequence` the counter of dumps, `timestamp` in the units of the writer.
+    `kind` is "pass" (between two passes), "step" (inside a pass), "fixed" (one of LABELS), a kind
+    of kernel file ("llvm_ir", "object"...), "graph" (TensorFlow's; `module` is the function or
+    program if the name has it), "llo" (a TPU's; `kernel` is the program), or "other". `module_id`
+    is the number in the name, `sequence` the counter of dumps, and `timestamp` in the writer's
+    units.
     """
 
     kind: str
@@ -122,11 +133,11 @@ class DumpName:
 
     @property
     def step(self) -> str:
-        """Where in its pass a "step" was dumped: "after adding copies", "before tiling rewriter"."""
+        """The point in its pass where a "step" was dumped: "after adding copies"."""
         return (f"after {self.after}" if self.after else f"before {self.before}").replace("_", " ")
 
     def describe(self) -> str:
-        """The name in words: "HLO after algsimp, before dce, in pipeline simplification"."""
+        """Describe the name: "HLO after algsimp, before dce, in pipeline simplification"."""
         if self.kind == "pass":
             if self.after == "pipeline-start":
                 place = f"before {self.before}, at the start of pipeline {self.pipeline}"
@@ -149,7 +160,10 @@ class DumpName:
 
 
 def printable(path: str | os.PathLike[str]) -> str:
-    """A file name as text that any encoding takes: a byte that is not UTF-8, or half of a surrogate pair, stands as its escape."""
+    """Return a file name as text that any encoding accepts.
+
+    Bytes that are not UTF-8, and lone surrogates, are escaped.
+    """
     try:
         return os.fsencode(path).decode("utf-8", "backslashreplace")
     except UnicodeEncodeError:
@@ -157,9 +171,10 @@ def printable(path: str | os.PathLike[str]) -> str:
 
 
 def decode_name(name: str, module: str = "") -> DumpName:
-    """What the name of a file (without its folder) says; `module` is the module's name where it is known from other files of the same number.
+    """Decode a file name (without its folder); never fails.
 
-    Never fails: a name that follows no rule is of kind "other".
+    `module` is the module's name, if known from other files of the same number. A name that follows
+    no rule has kind "other".
     """
     compressed = name.endswith(COMPRESSED)
     plain = name.removesuffix(COMPRESSED)
@@ -176,7 +191,7 @@ def decode_name(name: str, module: str = "") -> DumpName:
 
 
 def encode_name(name: DumpName) -> str:
-    """The file's name that XLA would give; the module's name is left out where the whole is too long."""
+    """Return the file name that XLA would use; a too long one omits the module's name."""
     if name.kind == "llo":
         llo = LloName(name.timestamp or 0, name.kernel, name.sequence, name.label, name.extension)
         return encode_llo_name(llo) + (COMPRESSED if name.compressed else "")
@@ -211,7 +226,7 @@ def _of_llo(name: LloName, *, compressed: bool) -> DumpName:
 
 
 def sanitized(name: str) -> str:
-    """A name fit for a file: slashes, brackets and blanks become `_`."""
+    """Return a name valid for files: slashes, brackets and blanks become `_`."""
     return re.sub(r"[/\\\[\] ]", "_", name)
 
 
@@ -241,7 +256,10 @@ def _decode_rest(rest: str, module: str) -> DumpName:
 
 
 def _split_module(rest: str, module: str) -> tuple[str, str]:
-    """The module's name and what follows it; names hold dots, so a name known from elsewhere decides, then the label."""
+    """Split off the module's name.
+
+    Names contain dots, so a name known from other files decides, then the label.
+    """
     if module and (rest == module or rest.startswith(module + ".")):
         return module, rest[len(module) + 1 :]
     stem, extension = _split_extension(rest)
@@ -268,7 +286,11 @@ def _decode_kernel(tail: str) -> DumpName | None:
 
 
 def _label_words(label: str) -> str:
-    """Words for a fixed label; backends put their name before it: cpu_after_optimizations, sm_8.0_gpu_after_optimizations-buffer-assignment."""
+    """Describe a fixed label.
+
+    Backends put their name before it: cpu_after_optimizations,
+    sm_8.0_gpu_after_optimizations-buffer-assignment.
+    """
     if label in LABELS:
         return LABELS[label]
     found = re.fullmatch(

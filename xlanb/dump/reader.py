@@ -1,4 +1,4 @@
-"""Read a dump directory: files by module, found by their names, opened only on demand."""
+"""Read a dump directory: files by module, found by name, opened on demand."""
 
 from __future__ import annotations
 
@@ -30,18 +30,24 @@ MAX_BYTES = 1 << 30
 
 _SAMPLE = 50_000
 _LEAST_SHARE = 0.01
-"""For each number of files, the fraction that must be named like dump files: otherwise it is not a dump directory."""
+"""The fraction of files that must have names of dump files, by number of files.
+
+Otherwise it is not a dump directory.
+"""
 
 _UNZIPPED = 64 << 20
 _RATIO = 100
-"""The most bytes decompressed from a gzipped file, in total and per compressed byte: HLO text compresses to a tenth or a thirtieth."""
+"""The most bytes decompressed from a gzipped file, in total and per compressed byte.
+
+HLO text compresses to a tenth or a thirtieth.
+"""
 
 _GZIP_LENGTH = 4
-"""Bytes at the end of a gzipped file that give the length of its content."""
+"""Bytes at the end of a gzipped file with the length of its content."""
 
 _SHARDY = "shardy"
 _CHANGELIST = re.compile(r"\.cl_\d{1,20}$")
-"""The suffix of module names in the files of XLA:TPU: the revision of libtpu."""
+"""The suffix of module names in XLA:TPU's files: the revision of libtpu."""
 
 _NAME_BYTES = 4096
 _MODULE_LINE = re.compile(r"\s*HloModule\s+([^\s,]{1,400})")
@@ -50,14 +56,14 @@ _LOOKED_INTO = 200
 _TEXTS = frozenset({"", "txt", "hlo", "log"})
 
 HLO_EXTENSIONS = ("txt", "hlo.pb", "pb", "hlo")
-"""Forms of HLO that can be read back, best first."""
+"""Forms of HLO that can be read, best first."""
 
 
 @dataclass(frozen=True)
 class DumpFile:
-    """One file: `path`, size in bytes as it lies on disk, modification time in seconds, and what its name says.
+    """One file: `path`, size in bytes on disk, modification time in seconds, and its decoded name.
 
-    `owner` is what keeps a temporary directory there: who holds a file of it, to be read later, holds that too.
+    `owner` keeps a temporary directory alive: keep it as long as a file of it may be read.
     """
 
     path: Path
@@ -67,10 +73,10 @@ class DumpFile:
     owner: object = field(default=None, compare=False, repr=False)
 
     def read_bytes(self) -> bytes:
-        """The content, gunzipped.
+        """Read the content, gunzipped.
 
         Raises:
-            DumpError: the file cannot be read, is no proper gzip, or is larger than MAX_BYTES.
+            DumpError: the file cannot be read, is not valid gzip, or is larger than MAX_BYTES.
         """
         try:
             if self.size > MAX_BYTES:
@@ -91,16 +97,14 @@ class DumpFile:
         return data
 
     def read_text(self) -> str:
-        """The content as text; bytes that are not UTF-8 are replaced, as XLA names may hold
-        anything.
-        """
+        """Read the content as text; invalid UTF-8, which XLA names may contain, is replaced."""
         return self.read_bytes().decode("utf-8", errors="replace")
 
     def read_hlo(self) -> HloModule:
-        """The HLO module in it, from text or protocol buffer.
+        """Read the HLO module, from text or protocol buffer.
 
         Raises:
-            XlanbError: it holds no HLO that can be read; the message names the file.
+            XlanbError: it holds no readable HLO; the message names the file.
         """
         if self.name.extension in ("hlo.pb", "pb"):
             return HloModule.from_proto(self.read_bytes())
@@ -108,7 +112,7 @@ class DumpFile:
 
     @cached_property
     def content_size(self) -> int:
-        """Bytes of the content; of a gzipped file what it says of itself, at most MAX_BYTES."""
+        """Bytes of the content; of a gzipped file as it states, at most MAX_BYTES."""
         if not self.name.compressed:
             return self.size
         try:
@@ -120,7 +124,7 @@ class DumpFile:
 
     @cached_property
     def digest(self) -> bytes:
-        """A checksum of the content: equal where two dumps are equal."""
+        """A checksum of the content, equal for equal dumps."""
         import hashlib
 
         return hashlib.blake2b(self.read_bytes(), digest_size=16).digest()
@@ -128,20 +132,20 @@ class DumpFile:
 
 @dataclass(frozen=True)
 class DumpStep:
-    """One HLO dump in order: the forms in which it lies there (text, dot, ...), best first; `name` is that of the first."""
+    """One HLO dump: its forms (text, dot, ...), best first; `name` is the first's."""
 
     name: DumpName
     files: tuple[DumpFile, ...]
 
     @property
     def readable(self) -> DumpFile | None:
-        """The file from which HLO can be read back, if there is one."""
+        """The file from which HLO can be read, or None."""
         return next((f for e in HLO_EXTENSIONS for f in self.files if f.name.extension == e), None)
 
 
 @dataclass
 class ModuleFiles:
-    """The files of one module. `number` is the module's number in its process (-1 where its names have none)."""
+    """The files of one module. `number` is its number in its process, -1 if not in the names."""
 
     folder: Path
     number: int
@@ -155,32 +159,35 @@ class ModuleFiles:
 
     @property
     def modified(self) -> float:
-        """When the last of its files was written, seconds since the epoch."""
+        """When the last of its files was written, in seconds since the epoch."""
         return max((f.modified for f in self.files), default=0.0)
 
     @cached_property
     def steps(self) -> list[DumpStep]:
-        """The HLO dumps between and inside passes, in the order in which they were written."""
+        """The HLO dumps between and inside passes, in the order of writing."""
         return _in_steps(f for f in self.files if f.name.kind in ("pass", "step"))
 
     @cached_property
     def shardy(self) -> list[DumpFile]:
-        """What Shardy left of its own: MLIR before, between and after its passes, in order."""
+        """Shardy's MLIR before, between and after its passes, in order."""
         found = [f for f in self.files if f.path.parent.parent.name == _SHARDY and f.path.suffix == ".mlir"]
         return sorted(found, key=lambda f: f.path.name)
 
     def fixed(self, end: str) -> list[DumpFile]:
-        """The files under a fixed label that ends so: "before_optimizations", "buffer-assignment"."""
+        """Return files whose fixed label ends so: "before_optimizations", "buffer-assignment"."""
         return [f for f in self.files if f.name.kind == "fixed" and _ends(f.name.label, end)]
 
     def hlo(self, end: str) -> DumpStep | None:
-        """The HLO under a fixed label, in its forms."""
+        """Return the HLO under a fixed label, in its forms."""
         found = sorted(self.fixed(end), key=_preference)
         return DumpStep(found[0].name, tuple(found)) if found else None
 
     @cached_property
     def kernels(self) -> dict[str, dict[str, DumpFile]]:
-        """What the backend made of each kernel: files by kind ("llvm_ir", "llvm_ir_optimized", "object", ...), by kernel."""
+        """The backend's files for each kernel, by kernel and kind.
+
+        Kinds are "llvm_ir", "llvm_ir_optimized", "object", ...
+        """
         found: dict[str, dict[str, DumpFile]] = {}
         for f in self.files:
             if f.name.kind not in ("pass", "step", "fixed", "other", "graph", "llo"):
@@ -189,9 +196,10 @@ class ModuleFiles:
 
     @property
     def kernel_count(self) -> int:
-        """How many kernels the backend made; of a TPU, programs that have bundles.
+        """The number of kernels; for a TPU, programs with bundles.
 
-        XLA:GPU numbers the files of one kernel apart, but writes one PTX for each, and an empty one for constants.
+        XLA:GPU numbers a kernel's files separately, but writes one PTX for each, and an empty one
+        for constants.
         """
         ptx = [f for files in self.kernels.values() for kind, f in files.items() if kind == "ptx"]
         if ptx:
@@ -206,8 +214,10 @@ class ModuleFiles:
 
 @dataclass
 class DumpListing:
-    """All that lies in a directory: modules, TensorFlow graphs in order, what PyTorch/XLA says of its lazy graphs, and
-    the files that are none of these.
+    """The contents of a directory.
+
+    They are modules, TensorFlow graphs in order, PyTorch/XLA's files about lazy graphs, and other
+    files.
     """
 
     directory: Path
@@ -219,25 +229,26 @@ class DumpListing:
 
     @property
     def file_count(self) -> int:
-        """Files in the directory and below."""
+        """Files in the directory and its subfolders."""
         found = sum(len(m.files) for m in self.modules)
         return found + len(self.graphs) + len(self.lazy) + len(self.others)
 
 
 def _gunzipped(data: bytes, limit: int) -> bytes:
-    """Up to `limit` + 1 bytes of the content."""
+    """Return up to `limit` + 1 bytes of the content."""
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         return file.read(limit + 1)
 
 
 def list_dump(directory: str | os.PathLike[str], owner: object = None) -> DumpListing:
-    """The files of a dump directory and its subfolders, by module; no file is opened but the head of a TPU's HLO where its name tells no module.
+    """List the files of a dump directory and its subfolders, by module.
 
-    `owner` is that of its files: see DumpFile.
+    Opens no file, except the head of a TPU's HLO whose name has no module. `owner` is that of its
+    files: see DumpFile.
 
     Raises:
-        DumpError: there is no such directory; it holds more than MAX_FILES files or MAX_FOLDERS folders; or many files,
-            hardly any of which has the name of a dump.
+        DumpError: there is no such directory; it holds more than MAX_FILES files or MAX_FOLDERS
+            folders; or many files, hardly any of which has the name of a dump.
     """
     root = at_home(Path(directory))
     if not is_folder(root):
@@ -279,7 +290,7 @@ def list_dump(directory: str | os.PathLike[str], owner: object = None) -> DumpLi
 
 
 def _look_inside(listing: DumpListing, modules: dict[tuple[Path, int, str], ModuleFiles]) -> None:
-    """Tell by their heads what some files are whose names say nothing: PyTorch/XLA's texts, and HLO under any name."""
+    """Classify files with unknown names by their heads: PyTorch/XLA's texts, and HLO."""
     for f in listing.others[:_LOOKED_INTO]:
         if f.name.kind != "other" or f.name.extension not in _TEXTS or not f.size:
             continue
@@ -298,7 +309,7 @@ def _look_inside(listing: DumpListing, modules: dict[tuple[Path, int, str], Modu
 
 
 def _text_head(f: DumpFile) -> str:
-    """The beginning of a file; "" where it cannot be read or is not a text."""
+    """Return the beginning of a file, "" if it cannot be read or is not text."""
     try:
         head = _head(f.path).replace(b"\r\n", b"\n")
     except (DumpError, OSError):
@@ -307,11 +318,11 @@ def _text_head(f: DumpFile) -> str:
 
 
 def _add_llo(listing: DumpListing, folder: Path, dumps: list[DumpFile]) -> None:
-    """Give the LLO dumps of a folder to the modules in it, or in the folder above, by name.
+    """Assign the LLO dumps of a folder to the modules in it, or in its parent, by name.
 
-    The last compilation of a name goes to its last module: a program that is compiled again into
-    the same folder overwrites its HLO, but not its LLO. A compilation of which nothing else was
-    dumped is a module of its own.
+    The last compilation of a name belongs to its last module: compiling a program again into the
+    same folder overwrites its HLO, but not its LLO. A compilation without other dumps is a module
+    of its own.
     """
     waiting = [m for m in reversed(listing.modules) if m.folder in (folder, folder.parent)]
     groups = compilations(dumps)
@@ -326,7 +337,7 @@ def _add_llo(listing: DumpListing, folder: Path, dumps: list[DumpFile]) -> None:
 
 
 def _llo_module(group: list[DumpFile]) -> str:
-    """The name of the module that a compilation's LLO was made from; "" where it was not dumped."""
+    """Return the name of the module of a compilation's LLO, "" if it was not dumped."""
     file = next((f for f in group if f.name.label == HLO), None)
     if file is None:
         return ""
@@ -344,7 +355,7 @@ def _head(path: Path) -> bytes:
 
 
 def _check_share(root: Path, files: list[DumpFile]) -> None:
-    """Raise DumpError where hardly any of these files has the name of a dump."""
+    """Raise DumpError if hardly any of these files has the name of a dump."""
     dumps = sum(f.name.module_id is not None or f.name.kind in ("graph", "llo") for f in files)
     if dumps < _LEAST_SHARE * len(files):
         raise DumpError(
@@ -353,7 +364,9 @@ def _check_share(root: Path, files: list[DumpFile]) -> None:
 
 
 def read_hlo(path: str | os.PathLike[str]) -> HloModule:
-    """The HLO module of one file: text, or a binary HloModuleProto or HloProto (`.pb`), gzipped or not.
+    """Read the HLO module of one file.
+
+    It may be text, or a binary HloModuleProto or HloProto (`.pb`), gzipped or not.
 
     Raises:
         XlanbError: the file cannot be read, or holds no HLO; the message shows where.
@@ -371,7 +384,10 @@ def read_hlo(path: str | os.PathLike[str]) -> HloModule:
 
 
 def _walk(root: Path, unreadable: list[tuple[Path, str]]) -> Iterator[tuple[Path, int, float]]:
-    """Regular files below a folder; links are not followed out of it, what cannot be listed is noted."""
+    """Yield regular files below a folder.
+
+    Does not follow links out of it; records what cannot be listed.
+    """
     stack, folders = [root], 0
     while stack:
         folder = stack.pop()
@@ -395,7 +411,7 @@ def _walk(root: Path, unreadable: list[tuple[Path, str]]) -> Iterator[tuple[Path
 
 
 def _decoded(path: Path, root: Path) -> DumpName:
-    """What a name says; files in a folder module_NNNN.NAME belong to that module."""
+    """Decode a name; files in a folder module_NNNN.NAME belong to that module."""
     name = decode_name(printable(path.name))
     if name.module_id is None and path.parent != root:
         of_folder = decode_name(path.parent.name)
@@ -412,7 +428,10 @@ def _decoded(path: Path, root: Path) -> DumpName:
 
 
 def _home(f: DumpFile) -> Path:
-    """The folder that tells modules apart: that of the file, or the one above a module's own folder (shardy/module_NNNN.NAME too)."""
+    """Return the folder that distinguishes modules.
+
+    It is the file's, or the parent of a module's own folder (also shardy/module_NNNN.NAME).
+    """
     return _home_of(f.path.parent)
 
 
@@ -424,7 +443,7 @@ def _home_of(folder: Path) -> Path:
 
 
 def _module_names(files: list[DumpFile]) -> dict[tuple[Path, int], Counter[str]]:
-    """The names of each number, from the files whose names leave no doubt."""
+    """Count the module names of each number, from files with unambiguous names."""
     names: dict[tuple[Path, int], Counter[str]] = {}
     for f in files:
         if f.name.module_id is not None and f.name.module and f.name.kind in ("pass", "step", "fixed"):
@@ -433,7 +452,7 @@ def _module_names(files: list[DumpFile]) -> dict[tuple[Path, int], Counter[str]]
 
 
 def _renamed(f: DumpFile, named: dict[tuple[Path, int], Counter[str]]) -> DumpFile:
-    """The file with its name parsed again, now that its module's name is known."""
+    """Decode the file's name again with its module's name known."""
     names = named.get((_home(f), f.name.module_id)) if f.name.module_id is not None else None
     if not names or f.name.kind in ("pass", "step"):
         return f
@@ -445,7 +464,7 @@ def _renamed(f: DumpFile, named: dict[tuple[Path, int], Counter[str]]) -> DumpFi
 
 
 def _joined(f: DumpFile, named: dict[tuple[Path, int], Counter[str]]) -> str:
-    """The name of the file's module; where the file's own name leaves it out, that of the number's other files."""
+    """Return a file's module name; if the file lacks it, that of its number's other files."""
     if f.name.module or f.name.module_id is None:
         return f.name.module
     names = named.get((_home(f), f.name.module_id))
@@ -462,7 +481,10 @@ def _preference(f: DumpFile) -> tuple[int, str]:
 
 
 def _in_steps(files: Iterator[DumpFile]) -> list[DumpStep]:
-    """Files grouped by what they show: a dump's text and its picture are one step, whether they share a number or follow one another."""
+    """Group files into steps by what they show.
+
+    A dump's text and picture are one step, whether they share a number or follow one another.
+    """
     groups: dict[tuple[object, ...], list[DumpFile]] = {}
     for f in sorted(files, key=lambda f: (f.name.sequence if f.name.sequence is not None else -1, f.modified)):
         n = f.name

@@ -1,7 +1,6 @@
-"""Read PyTorch/XLA's dumps of lazy graphs: the file of XLA_SAVE_TENSORS_FILE and that of
-PT_XLA_DEBUG_FILE.
+"""Read PyTorch/XLA's dumps of lazy graphs, from XLA_SAVE_TENSORS_FILE and PT_XLA_DEBUG_FILE.
 
-    [ScheduleSyncTensorsGraph]                      one graph: why it was cut off, by Python frames
+    [ScheduleSyncTensorsGraph]                      one graph: its cause, by Python frames
     TensorsGraphInfo:
       mark_step (/torch_xla/core/xla_model.py:955)
       train (train.py:31)
@@ -49,8 +48,16 @@ _SHAPE = re.compile(r"[a-z]\w*\[[^\]]*\]")
 
 @dataclass(frozen=True)
 class LazyGraph:
-    """One graph that PyTorch/XLA cut off: `kind` is what asked for it, `frames` the Python frames as (function, file,
-    line), innermost first, `format` "text", "hlo", "stablehlo" or "dot" and `text` the graph in it.
+    """One graph that PyTorch/XLA cut.
+
+    Attributes:
+        kind: what requested it.
+        name: its name.
+        frames: the Python frames (function, file, line), innermost first.
+        root_hashes: hashes of its roots.
+        hash: its hash.
+        format: "text", "hlo", "stablehlo" or "dot".
+        text: the graph in that format.
     """
 
     kind: str
@@ -63,16 +70,16 @@ class LazyGraph:
 
     @property
     def cause(self) -> str:
-        """The innermost frame of the user's own: "train (train.py:31)"."""
+        """The innermost user frame: "train (train.py:31)"."""
         own = [f for f in self.frames if not any(part in f[1] for part in _OWN_FILES)]
         function, file, line = (own or list(self.frames) or [("", "", 0)])[0]
         return f"{function} ({file}:{line})" if function else ""
 
     def record(self) -> GraphRecord:
-        """The graph as a snapshot.
+        """Return the graph as a snapshot.
 
         Raises:
-            DumpError: it is neither IR nor DOT, or not well formed.
+            DumpError: it is neither IR nor DOT, or malformed.
         """
         if self.format == "dot":
             return parse_dot(self.text, self.name or self.kind).record()
@@ -83,9 +90,7 @@ class LazyGraph:
 
 @dataclass(frozen=True)
 class LazyEvent:
-    """A compilation or an execution that PT_XLA_DEBUG reported: its cause and the hash of its
-    graph.
-    """
+    """A compilation or execution that PT_XLA_DEBUG reported, with its cause and graph hash."""
 
     kind: str
     cause: str
@@ -94,7 +99,10 @@ class LazyEvent:
 
 
 def read_lazy_graphs(text: str) -> list[LazyGraph]:
-    """The graphs in a file of XLA_SAVE_TENSORS_FILE, in order; one that was cut short ends where the next begins."""
+    """Read the graphs of an XLA_SAVE_TENSORS_FILE, in order.
+
+    A truncated one ends where the next begins.
+    """
     text = text.replace("\r\n", "\n")
     begins = list(BEGIN.finditer(text))[:_MOST_GRAPHS]
     ends = [b.start() for b in begins[1:]] + [len(text)]
@@ -150,7 +158,7 @@ def _nodes(text: str) -> Iterator[NodeRecord]:
 
 
 def _tags(text: str) -> Iterator[tuple[str, str]]:
-    """`, location=f@a.py:3, dimensions=(0, 1)`: values end at a comma outside of brackets."""
+    """Parse `, location=f@a.py:3, dimensions=(0, 1)`: values end at commas outside brackets."""
     at = 0
     while (found := _TAG.search(text, at)) is not None:
         depth, end = 0, found.end()
@@ -162,7 +170,7 @@ def _tags(text: str) -> Iterator[tuple[str, str]]:
 
 
 def read_analysis(text: str) -> list[LazyEvent]:
-    """The compilations and executions in a file of PT_XLA_DEBUG_FILE, in order."""
+    """Read the compilations and executions of a PT_XLA_DEBUG_FILE, in order."""
     events: list[LazyEvent] = []
     kind = ""
     lines: list[str] = []

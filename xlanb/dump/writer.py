@@ -1,8 +1,11 @@
-"""DumpWriter: an observer that writes what the compiler does as --xla_dump_to has it written, under XLA's names.
+"""DumpWriter: an observer that writes a compilation as --xla_dump_to does, under XLA's names.
 
-Which files come: `before_optimizations` and `cpu_after_optimizations` always; between passes where --xla_dump_hlo_pass_re matches the pass before or after (exactly `.*` leaves out
-passes that changed nothing, anything else does not); each in the forms that --xla_dump_hlo_as_{text,proto,dot,html,url} ask for, text where none is asked for; then the buffer assignment,
-LLVM IR and assembly. Without a directory, text goes to the standard output. Source of the rules: xla/service/dump.cc.
+`before_optimizations` and `cpu_after_optimizations` are always written. Dumps between passes are
+written if --xla_dump_hlo_pass_re matches the pass before or after (exactly `.*` omits passes that
+changed nothing; other expressions do not). Each has the forms that
+--xla_dump_hlo_as_{text,proto,dot,html,url} request, by default text. Then follow the buffer
+assignment, LLVM IR and assembly. Without a directory, text goes to standard output. Source of the
+rules: xla/service/dump.cc.
 """
 
 from __future__ import annotations
@@ -38,15 +41,15 @@ _NUMBERS = count()
 _CODE = {"llvm_ir": "ir-no-opt.ll", "llvm_ir_optimized": "ir-with-opt.ll", "assembly": "s"}
 
 dot_source: Final[Hook[[ModuleRecord], str]] = Hook("dump.dot_source")
-"""A module as text in Graphviz' language."""
+"""Returns a module as text in Graphviz' language."""
 
 html_page: Final[Hook[[ModuleRecord], str]] = Hook("dump.html_page")
-"""A module as a self-contained page."""
+"""Returns a module as a self-contained page."""
 
 
 @dataclass
 class _Module:
-    """What is known of one module that is being dumped."""
+    """The state of one module being dumped."""
 
     number: int
     name: str
@@ -59,9 +62,9 @@ class _Module:
 
 
 class DumpWriter:
-    """Writes the dumps of every compilation that it sees; `paths` are the files written so far.
+    """Writes the dumps of every compilation that it observes; `paths` are the files written so far.
 
-    A file that cannot be written is an error of the run: a dump that is silently not there would cost more.
+    A file that cannot be written is an error, because a silently missing dump would cost more.
     """
 
     def __init__(self, options: DebugOptions) -> None:
@@ -77,7 +80,7 @@ class DumpWriter:
         self._pipeline_re = _compiled("xla_dump_hlo_pipeline_re", options.xla_dump_hlo_pipeline_re)
 
     def on_event(self, event: Event) -> None:
-        """Take one event of the compiler.
+        """Handle one event of the compiler.
 
         Raises:
             DumpError: a file cannot be written.
@@ -119,7 +122,7 @@ class DumpWriter:
         self._write(module, DumpName("fixed", label="debug_options"), _options_text(self.options))
 
     def _pass(self, module: _Module, stage: Stage) -> None:
-        """One more pass ran: now it is known what the one before it stood before."""
+        """Handle a pass: dump the pending one, whose next pass is now known."""
         path = tuple(p for p in stage.pipeline if not p.startswith("round "))
         path = path[1:] or path  # the outermost holds XLA's pipelines, which it runs one after another
         if module.pending is not None:
@@ -176,7 +179,7 @@ class DumpWriter:
     # -- files ------------------------------------------------------------------------------------------------------
 
     def _hlo(self, module: _Module, record: ModuleRecord, name: DumpName) -> None:
-        """A module in every form that is asked for."""
+        """Write a module in every requested form."""
         o = self.options
         forms = (
             o.xla_dump_hlo_as_text,
@@ -234,7 +237,10 @@ def _writer(options: DebugOptions) -> DumpWriter:
 
 @contextmanager
 def dumping(options: DebugOptions) -> Iterator[DumpWriter | None]:
-    """Within the block compilations are dumped as the flags say; no flag, no cost. One writer serves equal flags, so that its modules are counted through."""
+    """Dump compilations within the block as the flags say; without flags, do nothing.
+
+    Equal flags share one writer, so that its modules are numbered consecutively.
+    """
     if not options.writes_dumps:
         yield None
         return
@@ -247,7 +253,7 @@ _GLOB = re.compile(r"[\w*?.:\[\]!-]*\*[\w*?.:\[\]!-]*")
 
 
 def _compiled(flag: str, pattern: str) -> re.Pattern[str]:
-    """The regular expression of a flag; `*While*`, which is none, is read as a glob, with a warning."""
+    """Compile a flag's regular expression; a glob such as `*While*` is accepted with a warning."""
     try:
         return re.compile(pattern)
     except re.error as error:
@@ -266,7 +272,7 @@ def _compiled(flag: str, pattern: str) -> re.Pattern[str]:
 
 
 def _options_text(options: DebugOptions) -> str:
-    """The flags that are not at their defaults, as a text protocol buffer."""
+    """Return the flags that differ from their defaults, as a text protocol buffer."""
     default = DebugOptions()
     lines = []
     for name in DebugOptions.__dataclass_fields__:
@@ -287,7 +293,7 @@ def _quoted(text: str) -> str:
 
 
 def _data_url(source: str) -> str:
-    """A link that holds the graph itself: XLA sends it to a service, we do not."""
+    """Return a link that holds the graph itself; XLA sends it to a service instead."""
     return "data:text/vnd.graphviz;base64," + b64encode(source.encode()).decode() + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Measure the effect of each pass: the program compiled once with every pass and once without each."""
+"""Measure the effect of each pass: compile the program with all passes, and without each one."""
 
 from __future__ import annotations
 
@@ -33,10 +33,12 @@ _COLUMNS = ("without", "instructions", "kernels", "temp_bytes", "compile_ms", "r
 
 @dataclass(frozen=True)
 class Ablation(Displayable, Plottable):
-    """The measurements: `table` has one row for the whole pipeline ("" in `without`), then one for each pass left out.
+    """The measurements.
 
-    Its columns: instructions after all passes, kernels, bytes of temporaries, milliseconds to compile and microseconds to run (medians), and the error where the program does not compile
-    without the pass.
+    `table` has one row for the whole pipeline ("" in `without`), then one for each omitted pass.
+    Its columns: instructions after all passes, kernels, bytes of temporaries, milliseconds to
+    compile and microseconds to run (medians), and the error if the program does not compile without
+    the pass.
     """
 
     name: str
@@ -44,23 +46,26 @@ class Ablation(Displayable, Plottable):
 
     @property
     def relative(self) -> pd.DataFrame:
-        """Every figure as a ratio to that of the whole pipeline: run_us 2.0 means twice as slow without the pass."""
+        """Every figure as a ratio to the whole pipeline's.
+
+        run_us 2.0 means twice as slow without the pass.
+        """
         numbers = self.table.set_index("without")[list(_COLUMNS[1:-1])].astype(float)
         ratios: pd.DataFrame = numbers.div(numbers.loc[""].replace(0.0, float("nan")))
         return ratios.drop(index="").sort_values("run_us", ascending=False)
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """What a notebook shows: the ratios, the slowest first."""
+        """Return the tables for notebooks: the ratios, slowest first."""
         return (("without each pass, relative to all", self.relative.reset_index().round(2)),)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """`table`: a row for the whole pipeline, then one for each pass left out."""
+        """Return `table`: a row for the whole pipeline, then one for each omitted pass."""
         return self.table
 
     @property
     def headline(self) -> str:
-        """What was measured."""
+        """Return what was measured, in one line."""
         passes = len(self.table) - 1
         return f"{self.name}: run times and compile times without each of {passes} pass{'es' * (passes != 1)} in turn, relative to all passes"
 
@@ -81,10 +86,13 @@ def ablate(
     client: Any = None,
     **named: Any,
 ) -> Ablation:
-    """Leave out each pass in turn and measure; `x` and its arguments are what `compile` takes.
+    """Omit each pass in turn and measure; `x` and its arguments are those of `compile`.
 
-    `passes` are those to leave out, by default each that changed something. Every process measures the whole pipeline too, in turns with what it leaves out. Compilations and runs are spread over `workers` processes (times then disturb one another: use it for counts, or where there are
-    cores to spare), or over a Dask cluster when its `client` is given.
+    `passes` are the passes to omit, by default each that changed something. Every process also
+    measures the whole pipeline, alternating with what it omits. Compilations and runs are spread
+    over `workers` processes (times then disturb one another: use it for counts, or with cores to
+    spare), or over a Dask cluster if its
+    `client` is given.
 
     Raises:
         XlanbError: the program does not compile with all passes.
@@ -103,9 +111,10 @@ def ablate(
 
 
 def measure(job: tuple[tuple[str, ...], str, int]) -> list[dict[str, Any]]:
-    """The program (HLO text) with all passes, then without each of some: a row each.
+    """Measure the program (HLO text) with all passes, then without each of some; return a row each.
 
-    All are compiled, and then run, in turns, the first of each not counted: what warms up, and what else the machine does, falls on all alike.
+    All variants are compiled, and then run, in alternation. The first of each is not counted, so
+    that warm-up and other load affect all equally.
     """
     names, text, runs = job
     variants = [Variant(name, text) for name in ("", *names)]
@@ -129,7 +138,7 @@ class Variant:
         self.arguments: Sequence[Any] = ()
 
     def compile(self) -> None:
-        """Compile it; the first time what came out is written down."""
+        """Compile it; the first time, record the result's figures."""
         if self.row["failure"]:
             return
         try:
@@ -153,7 +162,7 @@ class Variant:
             self._fail(error)
 
     def seconds(self) -> float | None:
-        """Wall seconds of a run; None where it does not compile or run."""
+        """Return the wall seconds of a run, or None if it does not compile or run."""
         begin = time.perf_counter()
         self.run()
         return None if self.row["failure"] else time.perf_counter() - begin
@@ -170,7 +179,7 @@ class Variant:
 
 
 def _in_turns(work: Sequence[Callable[[], None]], rounds: int) -> list[list[float]]:
-    """Seconds of each piece of work, one round after another."""
+    """Return the seconds of each piece of work, in alternating rounds."""
     seconds: list[list[float]] = [[] for _ in work]
     for _ in range(max(rounds, 1)):
         for one, mine in zip(work, seconds, strict=True):
@@ -185,8 +194,9 @@ def _median(seconds: Sequence[float]) -> float:
 
 
 def _joined(parts: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Combine the measurements of several processes in one table; times are scaled as if the whole
-    pipeline had taken as long in each as in the first.
+    """Combine the measurements of several processes in one table.
+
+    Times are scaled as if the whole pipeline had taken as long in each process as in the first.
     """
     first = parts[0][0]
     rows = [first]
@@ -200,7 +210,7 @@ def _joined(parts: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
 
 
 def _changing(module: HloModule) -> list[str]:
-    """The passes that change something, in order."""
+    """Return the passes that change something, in order."""
     compilation = Compilation(module)
     trace: Trace = compilation.trace
     while (stage := compilation.step()) is not None and not (

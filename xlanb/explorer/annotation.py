@@ -1,4 +1,4 @@
-"""Annotation: the lines of a cell with what each costs and what became of it: HLO, LLVM IR and assembly."""
+"""Annotate a cell's lines with their cost and with what they became: HLO, LLVM IR and assembly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,11 @@ _FREE = frozenset((HloOpcode.PARAMETER, HloOpcode.CONSTANT, HloOpcode.TUPLE, Hlo
 
 @dataclass(frozen=True)
 class SourceLine:
-    """A line of the source: its seconds in one run and their share of the whole, and the lines that it became: final HLO, optimised LLVM IR, assembly."""
+    """A line of the source.
+
+    It has the seconds in one run, their share of the whole, and the lines that it became: final
+    HLO, optimized LLVM IR, assembly.
+    """
 
     number: int
     text: str
@@ -38,7 +42,7 @@ class SourceLine:
 
 @dataclass(frozen=True)
 class Annotation:
-    """A source with its lines' costs; `elsewhere` is the share of what came from no line of it."""
+    """A source with its lines' costs; `elsewhere` is the share that came from no line of it."""
 
     title: str
     lines: tuple[SourceLine, ...]
@@ -56,12 +60,14 @@ class Annotation:
 
 
 def annotate(traces: Sequence[Trace], source: str, title: str) -> Annotation:
-    """The cost of each line of a source, over all programs that were compiled from it, on the inputs that they last ran with.
+    """Return the cost of each line of a source, over all programs compiled from it.
 
-    `title` is what the lines' file is called in the metadata; "" where the source is HLO text itself. A kernel's time is spread over the instructions in it by their elements.
+    The programs run on their last inputs. `title` is the lines' file name in the metadata, or "" if
+    the source is HLO text itself. A kernel's time is distributed over its instructions by their
+    elements.
 
     Raises:
-        XlanbError: no trace ended in a program.
+        XlanbError: no trace has a program.
     """
     programs = [t for t in traces if t.program is not None]
     if not programs:
@@ -105,7 +111,7 @@ class _Program:
         self._known: dict[str, int] = {}
 
     def line_of(self, i: InstructionRecord) -> int:
-        """The source line that an instruction comes from; 0 where it is none of this source's."""
+        """Return the source line that an instruction comes from, 0 if none of this source."""
         if i.name not in self._known:
             self._known[i.name] = self._line_of(i)
         return self._known[i.name]
@@ -128,7 +134,7 @@ class _Program:
         return 0
 
     def add_to(self, costs: defaultdict[int, float], became: defaultdict[int, list[list[str]]]) -> None:
-        """Add this program's share to each line."""
+        """Add this program's costs to each line."""
         program = self.trace.program
         if program is None:
             return

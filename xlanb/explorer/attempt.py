@@ -1,6 +1,7 @@
-"""Fuse what a pass did not fuse.
+"""Fuse what a pass refused to fuse.
 
-What a refused fusion would cost and save, and a branch of the compilation in which it is done all the same.
+Shows the estimated cost and savings of a refused fusion, and a branch of the compilation that does
+it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
 from xlanb.why import Why
 
 _NOISE = 0.03
-"""Runs that differ by less count as equally fast."""
+"""Relative difference below which runs count as equally fast."""
 _SAME = 1e-4
 _TRANSCENDENTAL_FLOPS = 20
 """Approximate number of multiply-adds in our vector code for an exp, log or tanh."""
@@ -33,10 +34,10 @@ _TRANSCENDENTAL_FLOPS = 20
 
 @dataclass(frozen=True)
 class Attempt(Displayable):
-    """A refused fusion that was made all the same: seconds of a run without and with it (medians, run in turns),
-    temporary bytes, and whether the results agree.
+    """A refused fusion that was done anyway.
 
-    `branch` is the trace with the fusion.
+    It has seconds per run without and with it (medians, alternating runs), temporary bytes, and
+    whether the results agree. `branch` is the trace with the fusion.
     """
 
     refused: RefusedFusion
@@ -52,7 +53,7 @@ class Attempt(Displayable):
 
     @property
     def speedup(self) -> float:
-        """How many times as fast it is with the fusion: below 1 where it is slower."""
+        """The speedup with the fusion, below 1 if it is slower."""
         return self.seconds[0] / self.seconds[1] if self.seconds[1] else float("nan")
 
     def __str__(self) -> str:
@@ -75,14 +76,23 @@ class Attempt(Displayable):
 
 @dataclass(frozen=True)
 class RefusedFusion:
-    """A fusion that a pass refused, and what is known of doing it all the same.
+    """A fusion that a pass refused, and estimates for doing it anyway.
 
-    `stage` is the position of the pass, `condition` the one that failed; `impossible` says why it cannot be lifted,
-    "" where it can. `users` counts those of the producer: with several it is copied, and computed again by the
-    consumer, which takes `copy_seconds` by its flops and the machine's measured peak. `saved_bytes` is what is read
-    and written less: the producer's result, but what it is computed from is read in its place; negative where that is
-    more. Estimates are None where the producer does not stand in the module before the pass (it is a fusion that the
-    pass made).
+    Estimates are None if the producer is not in the module before the pass (the pass created it by
+    fusion).
+
+    Attributes:
+        producer: the producer's name.
+        consumer: the consumer's name.
+        stage: the position of the pass.
+        condition: the condition that failed.
+        impossible: why the condition cannot be overridden, "" if it can.
+        users: users of the producer. With several, the consumer gets a copy and recomputes it.
+        copy_seconds: the estimated time of that copy, from its flops and the machine's measured
+            peak.
+        saved_bytes: bytes no longer read and written: the producer's result, less its inputs, which
+            are read instead. Negative if the inputs are larger.
+        decision: the recorded decision.
     """
 
     producer: str
@@ -120,7 +130,7 @@ class RefusedFusion:
 
 
 def refused_fusion(trace: Trace, a: str, b: str) -> RefusedFusion:
-    """The last decision of our fusion pass not to fuse two instructions.
+    """Return our fusion pass's last decision not to fuse two instructions.
 
     Raises:
         XlanbError: the trace holds no such decision, or its passes are not ours.
@@ -136,10 +146,12 @@ def refused_fusion(trace: Trace, a: str, b: str) -> RefusedFusion:
 
 
 def force(trace: Trace, a: str, b: str) -> tuple[RefusedFusion, Branch]:
-    """A branch from before the fusion pass in which these two are fused, and all other passes run as they did.
+    """Return a branch that fuses these two; all other passes run as before.
+
+    It starts before the fusion pass.
 
     Raises:
-        XlanbError: there is no such decision, or the condition that failed cannot be lifted.
+        XlanbError: there is no such decision, or the failed condition cannot be overridden.
     """
     found = refused_fusion(trace, a, b)
     if found.impossible:
@@ -151,10 +163,10 @@ def force(trace: Trace, a: str, b: str) -> tuple[RefusedFusion, Branch]:
 
 
 def measured(trace: Trace, refused: RefusedFusion, made: Trace) -> Attempt:
-    """Run the program without and with the fusion in turns, on the same inputs.
+    """Run the program without and with the fusion alternately, on the same inputs.
 
     Raises:
-        XlanbError: one of them was not compiled to the end, or they were not fused: another condition forbids it.
+        XlanbError: one of them was not fully compiled, or another condition prevented the fusion.
     """
     pair = (refused.producer, refused.consumer)
     asked = [d for s in made.stages[refused.stage :] for d in s.decisions if d.action == "fuse" and d.subject == pair]
@@ -189,7 +201,7 @@ def _decision(trace: Trace, a: str, b: str) -> tuple[Stage, Decision]:
 
 
 def _weighed(found: RefusedFusion, module: ModuleRecord, producer: InstructionRecord) -> RefusedFusion:
-    """With what it would cost and save."""
+    """Return the refused fusion with estimates of its cost and savings."""
     i = next(x for x in module_of(module).instructions() if x.name == producer.name)
     size = i.shape.byte_size
     if i.user_count <= 1:
@@ -206,7 +218,7 @@ def _weighed(found: RefusedFusion, module: ModuleRecord, producer: InstructionRe
 
 
 def _forcing(pipeline: HloPassPipeline, pair: tuple[str, str]) -> HloPassPipeline:
-    """The same passes, the fusion passes among them made to fuse the pair."""
+    """Return the same passes, with the fusion passes forced to fuse the pair."""
 
     def changed(p: AnyPass) -> AnyPass:
         if isinstance(p, HloPassPipeline):

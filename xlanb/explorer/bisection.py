@@ -1,7 +1,10 @@
-"""Which pass changed the result: the module after each pass, evaluated by the reference interpreter and compared with the one before all passes.
+"""Find the pass that changed the result.
 
-The interpreter computes every opcode in one plain way, so that a difference comes from a rewrite and not from the code that runs. From layout-assignment on it reads a value in the layout in
-which it is taken, as code does: where that is not the layout in which it was made, elements are out of order.
+Evaluates the module after each pass in the reference interpreter, and compares with the module
+before all passes. The interpreter computes every opcode in one plain way, so a difference comes
+from a rewrite and not from the generated code. From layout-assignment on, it reads a value in the
+layout that its user expects, as code does: if that differs from the value's own layout, the
+elements are out of order.
 """
 
 from __future__ import annotations
@@ -38,12 +41,15 @@ if TYPE_CHECKING:
     from xlanb.explorer.trace import Trace
 
 reproducer_of: Final[Hook[..., Reproducer]] = Hook("explorer.reproducer_of")
-"""The Python file that shows what a bisection found."""
+"""Returns a Python file that reproduces what a bisection found."""
 
 _KINDS = ("hlo", "tf2xla", "hlo_pass", "schedule")
 _COUNTED = ("replace", "set_root", "update")
 _OF_CODE = 8
-"""Compiled code sums in a different order than the interpreter: its error may be this many times the tolerance of one operation."""
+"""How many times an operation's tolerance compiled code may differ from the interpreter.
+
+Compiled code sums in another order.
+"""
 _OF_DUMPS = "HLO_passes"
 """Prefix of the name of a dumped stage's first pipeline."""
 _BEYOND = 1e100
@@ -52,7 +58,11 @@ _BEYOND = 1e100
 
 @dataclass(frozen=True)
 class Checked:
-    """The result after one stage: the largest relative error of any element, and how many elements are NaN or infinite where the reference's are not; or why there is none."""
+    """The result after one stage.
+
+    It has the largest relative error of any element, and how many elements are NaN or infinite
+    where the reference's are not; or why there is no result.
+    """
 
     stage: Stage
     error: float = 0.0
@@ -60,7 +70,7 @@ class Checked:
     failure: str = ""
 
     def moved(self, tolerance: float) -> bool:
-        """Whether the numbers moved."""
+        """Whether the result changed."""
         return bool(self.failure) or self.broken > 0 or not self.error <= tolerance
 
     def __str__(self) -> str:
@@ -72,7 +82,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a bisection was asked about: the trace, the arrays for the program's parameters, the tolerance that was given."""
+    """A bisection's inputs: trace, arrays for the program's parameters, and given tolerance."""
 
     trace: Trace
     inputs: tuple[Any, ...]
@@ -81,11 +91,17 @@ class Asked:
 
 @dataclass(frozen=True)
 class Bisection(Displayable, Plottable):
-    """What was found: `stage` is the first that changed the result (None: none did), `rewrite` the rewrite in it,
-    `checked` every stage that was evaluated, in order; `asked` what was looked at.
+    """What a bisection found.
 
-    Where no pass moved them, `code` is what the compiled program gave, if the trace holds one and it moved them. With
-    `is_replay` the pass is another compiler's: `rewrite` is what xlanb's pass of its name does to the same module.
+    Attributes:
+        checked: every stage that was evaluated, in order.
+        stage: the first that changed the result, or None.
+        rewrite: the rewrite in it.
+        asked: the bisection's inputs.
+        code: if no pass changed the result, what the compiled program returned, if the trace has
+            one and it changed the result.
+        is_replay: the pass is another compiler's; `rewrite` is what xlanb's pass of that name does
+            to the same module.
     """
 
     tolerance: float
@@ -98,25 +114,30 @@ class Bisection(Displayable, Plottable):
 
     @property
     def moved(self) -> bool:
-        """Whether a pass, or the code, changed the result."""
+        """Whether a pass, or the generated code, changed the result."""
         return self.stage is not None or self.code is not None
 
     def reproducer(self, *, seconds: float = 60.0) -> Reproducer:
-        """One Python file that shows the fault: the program, made as small as it gets within `seconds`.
+        """Return one Python file that shows the fault; the program is reduced for up to `seconds`.
 
-        Print it, or `.write("fault.py")`. Of a pass of ours it holds the module before the pass, and runs the pass. Of
-        the real XLA's it holds a program that the real XLA computes wrong, and needs JAX alone; where the XLA that is
-        installed does not do so, the module before the pass and after it.
+        Print it, or `.write("fault.py")`. For a pass of ours, it contains the module before the
+        pass, and runs the pass. For the real XLA's, it contains a program that the real XLA
+        computes wrong, and needs only JAX; if the installed XLA computes it right, the modules
+        before and after the pass.
 
         Raises:
             ArgumentError: nothing changed the result.
-            XlanbError: a module of the trace has no meaning, or its constants are not known.
+            XlanbError: a module of the trace cannot be evaluated, or its constants are not known.
         """
         return reproducer_of(self, seconds=seconds)
 
     @property
     def errors(self) -> pd.DataFrame:
-        """One row per evaluated stage: index, pass, pipeline, the largest relative error, broken elements, whether it is beyond the tolerance."""
+        """One row per evaluated stage.
+
+        Columns: index, pass, pipeline, the largest relative error, broken elements, whether it
+        exceeds the tolerance.
+        """
         rows = [
             {
                 "stage": c.stage.index,
@@ -132,19 +153,22 @@ class Bisection(Displayable, Plottable):
         return framed(rows, columns=["stage", "pass", "pipeline", "error", "broken", "moved", "failure"])
 
     def to_dataframe(self) -> pd.DataFrame:
-        """`errors`: a row for each stage that was evaluated."""
+        """Return `errors`: a row per evaluated stage."""
         return self.errors
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """What a notebook shows below the finding."""
+        """Return the tables for notebooks."""
         return (("error after each pass that was evaluated", self.errors),)
 
     def __str__(self) -> str:
         return self.summary()
 
     def summary(self, *, written: str = "", on_command_line: bool = False) -> str:
-        """What was found, and what makes a file of it: a call, or on the command line an option; else where it was `written`."""
+        """Return what was found, and how to write it to a file.
+
+        Names a call, or on the command line an option, or the file if it was `written`.
+        """
         if not self.moved or self.asked is None:
             hint = []
         elif written:
@@ -208,26 +232,24 @@ def bisect(
 
 
 def inputs_of(trace: Trace, start: HloModule) -> tuple[Any, ...]:
-    """The arrays that the program was last run with or made for, where they fit; else random ones."""
+    """Return the arrays of the last run, or the example arrays, if they match; else random ones."""
     if len(trace.inputs) == len(start.entry_computation.parameters):
         return tuple(trace.inputs)
     return tuple(arguments_for(start, None))
 
 
 def is_foreign(trace: Trace) -> bool:
-    """Whether the trace was read from a dump of the real XLA: it has no edits, and none of our
-    pipelines is named.
-    """
+    """Whether the trace is a dump of the real XLA: no edits, and no pipeline of ours."""
     if trace.program is not None or any(s.edits or s.decisions for s in trace.stages):
         return False
     return any(s.pipeline and s.pipeline[0].startswith(_OF_DUMPS) for s in trace.stages)
 
 
 def start_of(trace: Trace) -> HloModule:
-    """The module before all passes.
+    """Return the module before all passes.
 
     Raises:
-        XlanbError: the trace does not show it, or it was dumped without its constants.
+        XlanbError: the trace does not have it, or it was dumped without its constants.
     """
     stages = hlo_stages_of(trace)
     if not stages:
@@ -239,17 +261,23 @@ def start_of(trace: Trace) -> HloModule:
 
 
 def hlo_stages_of(trace: Trace) -> list[Stage]:
-    """The stages that end in HLO: what was handed in, the passes, the schedule."""
+    """Return the stages with HLO: the input, the passes, the schedule."""
     return [s for s in trace.stages if s.kind in _KINDS and isinstance(s.after, ModuleRecord)]
 
 
 def compiled_meaning(trace: Trace, stage: Stage) -> Callable[[HloModule], HloModule]:
-    """What turns a module of a stage into one that the interpreter evaluates as code would run: from layout-assignment on, bytes in the wrong order are read in the wrong order."""
+    """Return a function that makes a stage's module behave in the interpreter as compiled code.
+
+    From layout-assignment on, bytes in the wrong order are read in the wrong order.
+    """
     return _with_bytes_read if reads_bytes(trace, stage) else lambda module: module
 
 
 def reads_bytes(trace: Trace, stage: Stage) -> bool:
-    """Whether arrays have layouts at a stage: layout-assignment has run, or the program was scheduled before."""
+    """Whether arrays have layouts at a stage.
+
+    They do after layout-assignment, or if the program was already scheduled.
+    """
     stages = hlo_stages_of(trace)
     first = stages[0].after
     has_run = isinstance(first, ModuleRecord) and dict(first.header).get("is_scheduled") == "true"
@@ -266,7 +294,7 @@ def _with_bytes_read(module: HloModule) -> HloModule:
 
 
 class _Check:
-    """Evaluates what a stage left and compares it with the reference."""
+    """Evaluates a stage's module and compares it with the reference."""
 
     def __init__(self, trace: Trace, inputs: Sequence[Any], reference: list[NDArray[Any]]) -> None:
         self.trace = trace
@@ -280,11 +308,11 @@ class _Check:
         return replace(self.module(stage, lambda: module_of(record)), stage=stage)
 
     def module(self, stage: Stage, make: Callable[[], HloModule]) -> Checked:
-        """The comparison for a module that is made here, as it stands at a stage."""
+        """Compare a module that is made here for a stage."""
         return self._results(lambda: evaluate(compiled_meaning(self.trace, stage)(make()), *self.inputs))
 
     def code(self) -> Checked | None:
-        """The comparison for the program that the compilation ended in; None where there is none to run."""
+        """Compare the compiled program's results; None if there is no program to run."""
         program = self.trace.program
         if program is not None:
             return self._results(lambda: program.flat(*self.inputs))
@@ -304,7 +332,10 @@ class _Check:
 
 
 def _halved(stages: list[Stage], check: Callable[[Stage], Checked], limit: float) -> list[Checked]:
-    """The stages that a search by halves looks at: it finds a first mover if the last result has moved."""
+    """Check stages by binary search for the first that changes the result.
+
+    It finds one only if the last result changed.
+    """
     if not stages:
         return []
     known = {len(stages) - 1: check(stages[-1])}
@@ -326,10 +357,10 @@ class _Stop(BaseException):
 
 
 class _Budget:
-    """Lets a pass make a limited number of rewrites, then stops it; remembers the last rewrite, and
-    the module after it.
+    """Limits how many rewrites a pass makes; keeps the last one and the module after it.
 
-    Within a rewrite the module may be wrong: an operand is exchanged before the result is. So it is looked at between rewrites only.
+    Within a rewrite the module may be wrong, because an operand is exchanged before the result. It
+    is therefore inspected only between rewrites.
     """
 
     def __init__(self, module: HloModule, rewrites: int | None = None) -> None:
@@ -361,16 +392,19 @@ class _Budget:
                 self.state = self.module.record()
 
     def result(self) -> HloModule:
-        """The module after the last rewrite.
+        """Return the module after the last rewrite.
 
         Raises:
-            XlanbError: the rewrite left none that can be read.
+            XlanbError: the rewrite left no readable module.
         """
         return self.module if self.state is None else module_of(self.state)
 
 
 def _rewrite(stage: Stage, check: _Check, limit: float) -> Edit | None:
-    """The first rewrite of one of our passes after which the result has moved, by running the pass with a budget of rewrites."""
+    """Find the first rewrite of one of our passes that changes the result.
+
+    Runs the pass with a budget of rewrites.
+    """
     before = stage.before
     if stage.kind != "hlo_pass" or stage.name not in PASSES or not isinstance(before, ModuleRecord):
         return None
@@ -397,8 +431,10 @@ def _rewrite(stage: Stage, check: _Check, limit: float) -> Edit | None:
 
 
 class Configured(NamedTuple):
-    """A pass with options: `path` are the names of the pipelines around it, outermost first, and `source` is the Python
-    expression that makes the outermost one; both empty of a pass by its defaults.
+    """A pass with options.
+
+    `path` are the names of the enclosing pipelines, outermost first, and `source` is the Python
+    expression that makes the outermost one; both are empty for a pass with defaults.
     """
 
     hlo_pass: HloPass
@@ -407,9 +443,9 @@ class Configured(NamedTuple):
 
 
 def as_configured(stage: Stage) -> list[Configured]:
-    """Our pass of a stage's name with the options that it has at this place of a pipeline, and with its defaults.
+    """Return our pass with a stage's name, as configured there and with defaults.
 
-    The pipeline is the one that ran, or, of the real XLA:CPU, each that follows a release of it.
+    The pipeline is the one that ran, or for the real XLA:CPU, that of each of its releases.
     """
     path = tuple(n for n in stage.pipeline if not _ROUND.fullmatch(n))
     found = [
@@ -429,7 +465,7 @@ _ROUND = re.compile(r"round \d+")
 
 
 def _pipelines(path: tuple[str, ...]) -> Iterator[tuple[str, HloPassPipeline]]:
-    """The pipelines that a stage may have run in, each with the expression that makes it."""
+    """Yield the pipelines that a stage may have run in, with the expression that makes each."""
     device = path[0].removeprefix("gpu ") if path and path[0].startswith("gpu ") else ""
     if device:
         from xlanb.gpu.pipelines import pipeline as gpu_pipeline

@@ -1,6 +1,8 @@
-"""Branches: a compilation that leaves another one after some stage, with an edited module, without some passes, or with passes in another order.
+"""Branches: compilations that fork from another after a stage.
 
-The past is shared, not compiled again: what is left to run is told from the stages that have run and the pipeline that they came from.
+A branch has an edited module, omits passes, or runs them in another order. It shares the past
+stages. The remaining passes follow from the stages that have run and the pipeline that they came
+from.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ _DEFINITION = re.compile(r"\s*(?:ROOT\s+)?%?([\w.-]+)\s*=")
 
 
 class HloEditError(XlanbError):
-    """An edited module that cannot be compiled: `line` and `column` (1-based) are the place in its text, 1 where unknown."""
+    """An edited module cannot be compiled.
+
+    `line` and `column` (1-based) are the position in its text, 1 if unknown.
+    """
 
     def __init__(self, message: str, line: int, column: int) -> None:
         self.line, self.column = max(line, 1), max(column, 1)
@@ -44,7 +49,11 @@ class HloEditError(XlanbError):
 
 @dataclass(frozen=True)
 class Branch:
-    """What is needed to go on from a stage: the shared past, the module there (and as edited, where it was), the passes that are left, a name."""
+    """All that is needed to continue from a stage.
+
+    `past` is shared; `module` is the module at the stage, edited if `is_edited`; `passes` are the
+    remaining passes.
+    """
 
     past: Trace
     at: int
@@ -56,7 +65,7 @@ class Branch:
     """The target GPU; "" for the CPU."""
 
     def stages(self) -> Stages[Executable] | Stages[GpuExecutable]:
-        """Compile what is left, one stage at a time."""
+        """Compile the rest, one stage at a time."""
         key = start_compilation(self.past.name)
         if self.is_edited:
             record = self.module.record()
@@ -85,9 +94,9 @@ def branch(
     """See Compilation.fork.
 
     Raises:
-        XlanbError: there is no such stage, or no HLO at it.
-        HloEditError: the edited text is no module, or a module that breaks a rule of HLO.
-        PassError: a pass that is to be moved is not among those that are left.
+        XlanbError: there is no such stage, or it has no HLO.
+        HloEditError: the edited text is not a module, or violates a rule of HLO.
+        PassError: a pass to move is not among the remaining ones.
     """
     index = _index(trace, at)
     origin = _origin(trace, index)
@@ -106,20 +115,21 @@ def branch(
 
 
 def root_of(trace: Trace) -> Trace:
-    """The trace that a branch of branches left in the first place."""
+    """Return the trace that a branch, or its parent branches, forked from originally."""
     while trace.parent is not None:
         trace = trace.parent
     return trace
 
 
 def remaining(trace: Trace, at: int | str = -1) -> HloPassPipeline:
-    """The passes that are left to run after a stage.
+    """Return the passes that remain after a stage.
 
-    A pass that the pipeline has and the stages lack was left out then and is passed over. Where the stages did not come from our pipeline (a dump of the real XLA), and do not
-    follow its order either, all of our passes are left.
+    A pass of the pipeline that the stages lack was omitted, and is skipped. If the stages are not
+    from our pipeline (a dump of the real XLA) and do not follow its order, all of our passes
+    remain.
 
     Raises:
-        XlanbError: there is no such stage, or no HLO at it.
+        XlanbError: there is no such stage, or it has no HLO.
     """
     index = _index(trace, at)
     origin = _origin(trace, index)
@@ -130,7 +140,7 @@ def edited(text: str, before: ModuleRecord) -> HloModule:
     """Parse an edited text; constants whose values the text omits (`{...}`) keep their values.
 
     Raises:
-        HloEditError: the text is no module, or one that breaks a rule of HLO.
+        HloEditError: the text is not a module, or violates a rule of HLO.
     """
     try:
         module = parse(text)
@@ -156,14 +166,14 @@ def _index(trace: Trace, at: int | str) -> int:
 
 
 def _origin(trace: Trace, index: int) -> Trace:
-    """The trace whose own compilation made a stage: branches share what came before them."""
+    """Return the trace whose own compilation made a stage; branches share earlier stages."""
     while trace.parent is not None and index <= trace.forked_at:
         trace = trace.parent
     return trace
 
 
 def _module_at(trace: Trace, index: int) -> tuple[int, ModuleRecord]:
-    """The last HLO before the backend, at or before a stage."""
+    """Return the last HLO before the backend, at or before a stage."""
     for k in range(index, -1, -1):
         stage = trace.stages[k]
         if stage.kind in ("hlo", "tf2xla", "hlo_pass") and not stage.failed and isinstance(stage.after, ModuleRecord):
@@ -191,7 +201,7 @@ def _passes(trace: Trace, index: int, given: HloPassPipeline | str | None) -> Hl
 
 
 def _left(target: AnyPass, ran: deque[Stage]) -> list[AnyPass]:
-    """What of a pass or pipeline is left when these stages have run, which are taken out of `ran`; nothing where it is done."""
+    """Remove the stages that ran from `ran`; return the rest of the pass or pipeline."""
     if isinstance(target, HloPassPipeline):
         inner = [q for p in target.passes for q in _left(p, ran)]
         return [HloPassPipeline(target.name, inner)] if inner else []
@@ -205,7 +215,7 @@ def _left(target: AnyPass, ran: deque[Stage]) -> list[AnyPass]:
 
 
 def _left_of_loop(fix: HloPassFix, ran: deque[Stage]) -> list[AnyPass]:
-    """The rest of the round under way, then the loop with as many rounds as it has left."""
+    """Return the rest of the current round, then the loop with its remaining rounds."""
     for n in range(fix.limit):
         if not ran:
             return [HloPassFix(fix.inner, fix.limit - n)]
@@ -229,7 +239,7 @@ def _moved(passes: HloPassPipeline, move: Mapping[str, str]) -> HloPassPipeline:
 
 
 def _pass(passes: HloPassPipeline, name: str) -> AnyPass:
-    """The pass of a name with its options, as the pipeline has it."""
+    """Return the pass with a name, with its options in the pipeline."""
     for p in passes.passes:
         if p.name == name:
             return p
@@ -270,7 +280,7 @@ def _restore_constants(module: HloModule, before: ModuleRecord) -> None:
 
 
 def _place(text: str, message: str) -> tuple[int, int]:
-    """Line and column of the definition of the first instruction that a message names."""
+    """Return line and column of the first instruction that a message names."""
     places: dict[str, tuple[int, int]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         found = _DEFINITION.match(line)

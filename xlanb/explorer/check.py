@@ -1,6 +1,4 @@
-"""Check a compiled program's results against the reference interpreter or another reference on the
-same inputs.
-"""
+"""Check a program's results against the reference interpreter or another reference."""
 
 from __future__ import annotations
 
@@ -26,7 +24,11 @@ Witness = Callable[[HloModule, Sequence[Any]], Any]
 
 @dataclass(frozen=True)
 class Check(Displayable):
-    """Result by result: the largest relative error, elements that are finite on one side only, and whether that is within `tolerance`."""
+    """The comparison of each result.
+
+    It has the largest relative error, the number of elements that are finite on one side only, and
+    whether that is within `tolerance`.
+    """
 
     name: str
     witness: str
@@ -35,17 +37,17 @@ class Check(Displayable):
 
     @property
     def agrees(self) -> bool:
-        """Whether every result does."""
+        """Whether all results agree."""
         return bool(self.table["agrees"].all())
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """What a notebook shows."""
+        """Return the tables for notebooks."""
         return ((f"{self.name} against the {self.witness}", self.table),)
 
     @property
     def verdict(self) -> str:
-        """Whether they agree, and how far they are apart, in a line."""
+        """Return whether they agree, and the error, in one line."""
         verdict = "agrees with" if self.agrees else "DIFFERS from"
         worst = self.table["error"].max() if len(self.table) else 0.0
         return f"{self.name} {verdict} the {self.witness}: largest relative error {worst:.2g}, tolerance {self.tolerance:.2g}"
@@ -67,12 +69,16 @@ def check(
     witness: Witness | None = None,
     name: str = "reference interpreter",
 ) -> Check:
-    """Run a trace's program and a witness (by default the reference interpreter, on the module before all passes) on the same inputs: given, or the last run's, or random.
+    """Run a trace's program and a reference on the same inputs, and compare the results.
 
-    `tolerance` is relative to the largest magnitude of a result, by default some units in the last place of the coarsest dtype times the root of the longest sum that is likely.
+    The reference is by default the interpreter, on the module before all passes. Inputs are given,
+    or the last run's, or random. `tolerance` is relative to the largest magnitude of a result, by
+    default some units in the last place of the coarsest dtype times the root of the longest likely
+    sum.
 
     Raises:
-        XlanbError: there is no program, the inputs do not fit, or the witness refuses the module.
+        XlanbError: there is no program, the inputs do not match, or the reference rejects the
+            module.
     """
     import pandas as pd
 
@@ -94,4 +100,4 @@ def check(
 
 
 _SUMS = 8
-"""Reordered sums of about a thousand elements differ by this many times the tolerance of one operation."""
+"""How many times one operation's tolerance reordered sums of about a thousand elements differ."""

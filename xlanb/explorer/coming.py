@@ -1,4 +1,4 @@
-"""The stages that a live compilation has still to run, in the order of its pipeline."""
+"""The remaining stages of a live compilation, in the order of its pipeline."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ _ROUND = "round "
 class ComingStage(NamedTuple):
     """A stage that has not run yet.
 
-    `name` is the pass, or the kind of a stage that is no pass; `pipeline` are the pipelines around it, outermost first.
-    `rounds` is 0 outside of loops; in a loop it is the number of rounds that the loop may still run, this one included.
+    Attributes:
+        name: the pass, or the kind of another stage.
+        kind: the kind of stage.
+        pipeline: the enclosing pipelines, outermost first.
+        rounds: 0 outside of loops; in a loop the remaining rounds, with this one.
     """
 
     name: str
@@ -32,7 +35,7 @@ class ComingStage(NamedTuple):
     rounds: int = 0
 
     def is_stage(self, stage: Stage) -> bool:
-        """Whether a stage that ran is this one, in whichever round."""
+        """Whether a stage that ran is this one, in any round."""
         path = stage.pipeline[:-1] if stage.pipeline[-1:] and stage.pipeline[-1].startswith(_ROUND) else stage.pipeline
         return self.name in (stage.name, stage.kind) and (self.kind != "hlo_pass" or path == self.pipeline)
 
@@ -45,13 +48,13 @@ def coming_stages(
     is_run: bool = False,
     after_passes: tuple[str, ...] = _BACKEND,
 ) -> tuple[ComingStage, ...]:
-    """What is left to run after the last stage of a trace.
+    """Return what remains to run after the last stage of a trace.
 
     Args:
         trace: the compilation so far.
         pipeline: the HLO passes that will run; ignored once the trace has its own.
         is_graph: whether the compilation begins with a graph.
-        is_run: whether the program is run when it is compiled.
+        is_run: whether the program is run after compilation.
         after_passes: the kinds of stages that follow the HLO passes.
     """
     last = trace.stages[-1].kind if trace.stages else ""
@@ -75,7 +78,7 @@ def _after(kinds: tuple[str, ...], last: str) -> tuple[str, ...]:
 
 
 def _passes(passes: Iterable[AnyPass], path: tuple[str, ...], rounds: int) -> Iterator[ComingStage]:
-    """The passes of a pipeline, each once: those of a loop stand for any of its rounds."""
+    """Yield a pipeline's passes, each once; those of a loop represent all of its rounds."""
     for p in passes:
         inner, left = (p.inner, p.limit) if isinstance(p, HloPassFix) else (p, rounds)
         if isinstance(inner, HloPassPipeline):

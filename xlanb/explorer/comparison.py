@@ -1,4 +1,4 @@
-"""Comparison: several compilations of one program side by side: instructions, kernels, memory, time, results."""
+"""Compare several compilations of one program: instructions, kernels, memory, time, results."""
 
 from __future__ import annotations
 
@@ -23,26 +23,28 @@ _MOST_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Comparison(Displayable, Plottable):
-    """What was measured: `table` has a row for each branch.
+    """The measurements; `table` has a row for each branch.
 
-    Its columns: instructions after all passes, kernels, bytes of temporaries and at the peak, milliseconds of all stages, microseconds of a run (median), and of the results the largest
-    relative difference from the first branch's and how many elements are finite on one side only (-1: they have other shapes).
+    Its columns: instructions after all passes, kernels, bytes of temporaries and at the peak,
+    milliseconds of all stages, and microseconds of a run (median). For the results, the largest
+    relative difference from the first branch's, and how many elements are finite on one side only
+    (-1: their shapes differ).
     """
 
     table: pd.DataFrame
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """What a notebook shows."""
+        """Return the tables for notebooks."""
         return (("branches, with results compared to those of the first", self.table),)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """`table`: a row for each branch."""
+        """Return `table`: a row for each branch."""
         return self.table
 
     @property
     def headline(self) -> str:
-        """How many branches, and which is the fastest."""
+        """Return how many branches there are, and the fastest one."""
         fastest = min(self.table.to_dict("records"), key=lambda row: row["run_us"])
         count = len(self.table)
         return f"{count} branch{'es' * (count != 1)}, the fastest: {fastest['branch']} ({fastest['run_us']:,.4g} us per run)"
@@ -55,10 +57,12 @@ class Comparison(Displayable, Plottable):
 
 
 def compare(*traces: Trace, inputs: Sequence[Any] = (), runs: int = 20) -> Comparison:
-    """Run the programs of several traces on the same inputs (given, or the first one's last, or random), in turns, and measure.
+    """Run the programs of several traces alternately on the same inputs, and measure.
+
+    Inputs are given, or the first trace's last ones, or random.
 
     Raises:
-        XlanbError: a trace holds no program, or the inputs do not fit one.
+        XlanbError: a trace has no program, or the inputs do not match one.
     """
     if not traces:
         raise XlanbError("nothing to compare")
@@ -91,7 +95,10 @@ def _row(trace: Trace, arrays: Sequence[Any], first: Sequence[Any]) -> dict[str,
 
 
 def _timed(traces: Sequence[Trace], arrays: Sequence[Any], runs: int) -> list[list[float]]:
-    """Seconds of each run: in turns, so that what else the machine does falls on all alike; within some seconds in all."""
+    """Return the seconds of each run.
+
+    Runs alternate, so that other load affects all equally, and are limited in total time.
+    """
     times: list[list[float]] = [[] for _ in traces]
     begin = time.perf_counter()
     for _ in range(max(runs, 1)):

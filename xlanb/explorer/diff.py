@@ -1,8 +1,9 @@
-"""Two modules, or two compilations, compared by structure: which instruction is which does not depend on names.
+"""Compare two modules, or two compilations, by structure, independent of names.
 
-An instruction is known by what it computes: its opcode, shape and attributes, and what its operands compute. A fusion is seen through, so that an instruction that went
-into one is the same instruction in another place. Matched (see matching.py), an instruction is the same where it takes the counterparts of what it took before: a difference
-is told where it is, and not of all that comes after it.
+An instruction is identified by what it computes: its opcode, shape and attributes, and what its
+operands compute. Fusions are looked through, so that a fused instruction is the same instruction in
+another place. Once matched (see matching.py), an instruction is the same if its operands match: a
+difference is reported where it is, not in everything after it.
 """
 
 from __future__ import annotations
@@ -45,8 +46,10 @@ _DETAILS = re.compile(r", (?:metadata|backend_config|frontend_attributes|origin)
 class Match:
     """One instruction on both sides, or on one only (`before` or `after` is None).
 
-    `kind` is "same", "moved" (the same in another computation: fused, outlined), "changed" (`detail` says in what), "removed" or "added" (`detail` says what it fuses, or
-    which instruction of the other side computes the same). `pattern` is the detail without names: alike where another instruction differs in the same way.
+    `kind` is "same", "moved" (to another computation: fused, outlined), "changed" (`detail` says in
+    what), "removed" or "added" (`detail` says what it fuses, or which instruction of the other side
+    computes the same).
+    `pattern` is the detail without names, equal for equal differences of other instructions.
     """
 
     kind: str
@@ -59,7 +62,7 @@ class Match:
 
     @property
     def opcode(self) -> str:
-        """The opcode, of either side."""
+        """The opcode."""
         record = self.before if self.before is not None else self.after
         return str(record.opcode) if record is not None else ""
 
@@ -75,7 +78,10 @@ class Match:
 
 @dataclass(frozen=True)
 class ModuleDiff(Displayable):
-    """The instructions of two modules, matched. `counts` says how many there are of each kind, `groups` gathers what differs in the same way."""
+    """The matched instructions of two modules.
+
+    `counts` has the number of each kind, and `groups` groups equal differences.
+    """
 
     before: ModuleRecord
     after: ModuleRecord
@@ -90,12 +96,12 @@ class ModuleDiff(Displayable):
 
     @property
     def is_equal(self) -> bool:
-        """Whether both compute the same by the same instructions, wherever these stand."""
+        """Whether both compute the same by the same instructions, in whatever place."""
         return not (self.counts["changed"] or self.counts["removed"] or self.counts["added"])
 
     @cached_property
     def _alike(self) -> dict[tuple[str, str, str], list[Match]]:
-        """What differs, by kind, opcode and detail without names; in order."""
+        """Differences by kind, opcode and detail without names, in order."""
         found: dict[tuple[str, str, str], list[Match]] = defaultdict(list)
         for m in self.matches:
             if m.kind != "same":
@@ -104,7 +110,10 @@ class ModuleDiff(Displayable):
 
     @property
     def groups(self) -> pd.DataFrame:
-        """Differences of one kind, opcode and detail in one row, the most frequent first, with an example of either side."""
+        """One row per kind, opcode and detail of differences, most frequent first.
+
+        Each has an example from either side.
+        """
         rows = [
             {
                 "kind": kind,
@@ -120,7 +129,7 @@ class ModuleDiff(Displayable):
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """What a notebook shows below the summary."""
+        """Return the tables for notebooks, below the summary."""
         return () if self.is_equal else (("differences, grouped", self.groups),)
 
     @property
@@ -130,7 +139,7 @@ class ModuleDiff(Displayable):
         return "\n".join(unified_diff(*sides, *self.names, lineterm=""))
 
     def of(self, name: str) -> list[Match]:
-        """The matches in which an instruction of this name takes part, on either side."""
+        """Return the matches with an instruction of this name on either side."""
         return [m for m in self.matches if name in {r.name for r in (m.before, m.after) if r is not None}]
 
     def __str__(self) -> str:
@@ -145,7 +154,7 @@ class ModuleDiff(Displayable):
         return "\n".join(lines)
 
     def _equality(self) -> str:
-        """One line on modules that are equal."""
+        """Return one line about equal modules."""
         count, moved = len(self.matches), self.counts["moved"]
         elsewhere = f", {moved} of them in another computation" if moved else ""
         return f"{self.names[0]} and {self.names[1]} are equal: {count:,} instruction{'s' * (count != 1)}{elsewhere}"
@@ -155,7 +164,7 @@ class ModuleDiff(Displayable):
 
 
 def _told(alike: list[Match]) -> list[str]:
-    """Differences of one pattern: each in a line, or, where they are many, all in one."""
+    """Describe differences with one pattern, one per line, or together if there are many."""
     if len(alike) < _REPEATED:
         return [str(m) for m in alike]
     first = alike[0]
@@ -167,7 +176,7 @@ def _told(alike: list[Match]) -> list[str]:
 
 @boundary("compare modules")
 def diff_modules(before: ModuleRecord, after: ModuleRecord, names: tuple[str, str] = ("before", "after")) -> ModuleDiff:
-    """Match the instructions of two modules, and say of each what became of it."""
+    """Match the instructions of two modules, and classify each."""
     pairs = Pairs(ModuleSide(before), ModuleSide(after))
     pairs.find()
     return ModuleDiff(before, after, tuple(_Judge(pairs).matches()), names)
@@ -177,7 +186,7 @@ def diff_modules(before: ModuleRecord, after: ModuleRecord, names: tuple[str, st
 
 
 class _Judge:
-    """Says what became of each instruction, once all are paired."""
+    """Classifies each instruction once all are paired."""
 
     def __init__(self, pairs: Pairs) -> None:
         self.pairs = pairs
@@ -187,7 +196,7 @@ class _Judge:
         ]
 
     def matches(self) -> list[Match]:
-        """Every instruction of both sides, in order of kind."""
+        """Return every instruction of both sides, ordered by kind."""
         forward, backward = self.pairs.forward, self.pairs.backward
         found = [self._pair(k, forward[k]) for k, _ in self.left.items() if k in forward]
         found += [self._alone("removed", self.left, k, i) for k, i in self.left.items() if k not in forward]
@@ -205,7 +214,7 @@ class _Judge:
         return Match("moved" if apart else "same", x, y, a[0], b[0], f"{a[0]} -> {b[0]}" if apart else "")
 
     def _differences(self, a: Key, b: Key, x: InstructionRecord, y: InstructionRecord) -> Iterator[tuple[str, str]]:
-        """Each in words, and in words that are the same where another instruction differs alike."""
+        """Return each difference in words, and its words without names."""
         old, new = x.shape.text(layout=False), y.shape.text(layout=False)
         if old != new:
             yield (f"shape {old} -> {new}",) * 2
@@ -236,7 +245,10 @@ class _Judge:
                 yield f"operand {k} {u[1]} -> {v[1]}", f"operand {k} {opcodes}"
 
     def _alone(self, kind: str, side: ModuleSide, key: Key, i: InstructionRecord) -> Match:
-        """What is on one side only: what it fuses, or which instruction of the other side computes the same already."""
+        """Describe an instruction on one side only.
+
+        Says what it fuses, or which instruction of the other side already computes the same.
+        """
         detail = pattern = ""
         if i.opcode is Op.FUSION and i.called_computations and i.called_computations[0] in side.module.by_name:
             inner = side.module.by_name[i.called_computations[0]].instructions
@@ -264,7 +276,10 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True)
 class TraceDiff(Displayable):
-    """Two compilations side by side: HLO passes aligned by pipeline and name, in order; `final` compares what came out."""
+    """Two compilations, with HLO passes aligned by pipeline and name, in order.
+
+    `final` compares the results.
+    """
 
     before: Trace
     after: Trace
@@ -272,7 +287,7 @@ class TraceDiff(Displayable):
 
     @cached_property
     def final(self) -> ModuleDiff:
-        """The last modules of both, compared.
+        """The comparison of both last modules.
 
         Raises:
             XlanbError: a trace holds no HLO.
@@ -281,7 +296,11 @@ class TraceDiff(Displayable):
 
     @cached_property
     def passes(self) -> pd.DataFrame:
-        """One row per aligned pass: its name, whether it is on either side and changed something there, instructions after it."""
+        """One row per aligned pass.
+
+        Columns: name, and for each side whether the pass changed something (missing if absent) and
+        instructions after it.
+        """
         rows = []
         for a, b in self.pairs:
             named = a or b
@@ -297,7 +316,7 @@ class TraceDiff(Displayable):
 
     @cached_property
     def is_equal(self) -> bool:
-        """Whether the same passes ran, did as much, and left equal modules."""
+        """Whether the same passes ran with the same effect, and left equal modules."""
         alike = all(
             a is not None and b is not None and a.changed == b.changed and a.describe() == b.describe()
             for a, b in self.pairs
@@ -306,7 +325,7 @@ class TraceDiff(Displayable):
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """What a notebook shows below the summary, nothing of equal ones: the passes that changed something on either side, and what differs in the end."""
+        """Return the tables for notebooks (changing passes, final differences); none if equal."""
         if self.is_equal:
             return ()
         passes = self.passes
@@ -314,7 +333,7 @@ class TraceDiff(Displayable):
         return (("passes", passes[moved]), ("differences in the end, grouped", self.final.groups))
 
     def at(self, name: str) -> ModuleDiff:
-        """The modules of both after the last pass of this name.
+        """Return both modules after the last pass of this name.
 
         Raises:
             XlanbError: one of them has no such pass.
@@ -358,7 +377,7 @@ def diff_traces(before: Trace, after: Trace) -> TraceDiff:
 
 
 def last_module(trace: Trace) -> ModuleRecord:
-    """The HLO at the end of a compilation.
+    """Return the HLO at the end of a compilation.
 
     Raises:
         XlanbError: the trace holds none.

@@ -1,4 +1,4 @@
-"""What the view and the notebook do for this package's objects: declared here, implemented there."""
+"""Hooks through which view and notebook display this package's objects."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from xlanb.explorer.trace import Trace
 
 trace_text: Final[Hook[[Trace], str]] = Hook("explorer.trace_text")
-"""A trace as plain text."""
+"""Returns a trace as plain text."""
 
 write_page: Final[Hook[[Sequence[Trace], str | Path], None]] = Hook("explorer.write_page")
-"""Write the step view of traces to a file, as one self-contained page."""
+"""Writes the step view of traces to a file, as one self-contained page."""
 
 write_film: Final[Hook[[Film, str | Path], None]] = Hook("explorer.write_film")
-"""Write a film to a file, as one self-contained page."""
+"""Writes a film to a file, as one self-contained page."""
 
 explore_traces: Final[Hook[[Sequence[Trace]], Any]] = Hook("explorer.explore_traces")
-"""The step widget on traces."""
+"""Returns the step widget for traces."""
 
 __all__ = ["explore_traces", "trace_text", "write_film", "write_page"]

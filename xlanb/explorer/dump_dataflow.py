@@ -1,9 +1,8 @@
-"""Data flow between the modules of one dump: by the graph that calls them, or else by matching
-shapes.
+"""Find data flow between the modules of one dump, by the graph that calls them or by shapes.
 
-A TensorFlow graph in which clusters are calls (encapsulate_subgraphs_after, build_xla_ops) says exactly which
-result of which cluster another one takes. Without it, as in a dump of JAX, a module's results can only be what a
-later module takes: where shapes fit, that is said as possible, and no more.
+A TensorFlow graph whose clusters are calls (encapsulate_subgraphs_after, build_xla_ops) states
+exactly which cluster's result another one takes. Without it, as in a dump of JAX, a module's
+results can only be inputs of a later module: matching shapes are reported as possible flows.
 """
 
 from __future__ import annotations
@@ -28,9 +27,10 @@ _MOST_SHAPES = 200
 
 
 def graph_dataflow(stages: Iterable[Stage], modules: Mapping[str, str]) -> Dataflow | None:
-    """Flows by the graphs of a TensorFlow dump in which clusters are calls; None where it has none with clusters.
+    """Return the flows in TensorFlow graphs whose clusters are calls; None without such graphs.
 
-    `modules` gives the name to show for a cluster. A graph of each run is read: the calls of functions before they become _XlaCompile and _XlaRun, else those.
+    `modules` gives a cluster's display name. Reads one graph per run: the one with function calls
+    before they become _XlaCompile and _XlaRun, else the one with those.
     """
     chosen: dict[tuple[str, ...], Stage] = {}
     for stage in stages:
@@ -47,7 +47,7 @@ def graph_dataflow(stages: Iterable[Stage], modules: Mapping[str, str]) -> Dataf
 
 
 def _calls(graph: GraphRecord) -> dict[str, str]:
-    """The nodes that run a cluster, by name: the cluster each runs."""
+    """Return the nodes that run a cluster, by name, with their cluster."""
     found: dict[str, str] = {}
     for n in graph.nodes:
         if "_XlaCompiledKernel" in n.attributes or n.op in _LAUNCHES:
@@ -96,8 +96,9 @@ def _is_constant(n: NodeRecord, index: int) -> bool:
 
 
 def _giver(text: str, by_name: Mapping[str, NodeRecord], calls: Mapping[str, str]) -> tuple[NodeRecord | None, int]:
-    """The producer of a tensor, through nodes that only forward it (and, for a cluster's, the
-    fallback call).
+    """Return the producer of a tensor, looking through nodes that only forward it.
+
+    For a cluster's result, also through the fallback call.
     """
     seen: set[str] = set()
     while True:
@@ -125,9 +126,10 @@ class _Ends:
 
 
 def possible_dataflow(modules: Sequence[DumpedModule], read: Callable[[DumpedModule], ModuleRecord | None]) -> Dataflow:
-    """Flows that shapes allow: a module's result to each later module's parameter of its type and shape.
+    """Return possible flows from a module's results to later modules' parameters.
 
-    Scalars are left out: they fit too much. Each flow is of kind "possible".
+    Type and shape must be equal. Scalars are excluded, because they match too often. Each flow has
+    kind "possible".
     """
     ends = [e for m in modules if (e := _ends(m, read(m))) is not None]
     flows = [
@@ -160,5 +162,5 @@ def _ends(m: DumpedModule, record: ModuleRecord | None) -> _Ends | None:
 
 
 def _text(shape: Shape) -> str:
-    """A shape without its layout, which the compiler may choose differently on either side; "" for no array."""
+    """Return a shape without its layout, which may differ on either side; "" if it is no array."""
     return str(replace(shape, layout=None)) if isinstance(shape, ArrayShape) else ""

@@ -1,4 +1,7 @@
-"""DumpDirectory: a directory that XLA or TensorFlow dumped into, as one object: which file is my program, and what became of it."""
+"""DumpDirectory: a directory dumped by XLA or TensorFlow as one object.
+
+It shows which file is the main program and how it was compiled.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +42,12 @@ _UNKNOWN = {"dot": "a Graphviz graph: .dot_graph(name) draws it", "gv": "a Graph
 
 
 class DumpDirectory(Displayable, Plottable):
-    """What lies in a dump directory. `dump["jit_step"]` is a module's Trace, `dump[0]` that of the main program; `dump.modules` is the table.
+    """The contents of a dump directory.
 
-    Nothing but names and sizes is read at first. `graphs` is a Trace of the graphs that TensorFlow dumped beside (None where it dumped none); `others` are files that follow
-    no rule of naming, and files that could not be listed, with the reason.
+    `dump["jit_step"]` is a module's Trace, `dump[0]` that of the main program; `dump.modules` is
+    the table. Only names and sizes are read at first. `graphs` is a Trace of TensorFlow's graphs
+    (None if there are none);
+    `others` are files with unknown names, and files that could not be listed, with the reason.
     """
 
     def __init__(self, listing: DumpListing) -> None:
@@ -53,19 +58,21 @@ class DumpDirectory(Displayable, Plottable):
     @cached_property
     @boundary("rank the modules of a dump")
     def ranked(self) -> list[DumpedModule]:
-        """The modules, the main program first, helpers last."""
+        """The modules, the main program first, helper programs last."""
         return [replace(m, open=self.trace) for m in rank_modules(self.listing.modules)]
 
     @property
     def main(self) -> DumpedModule | None:
-        """The module that is thought to be the program; its `why` says why."""
+        """The module that is most likely the program; its `why` says why."""
         return self.ranked[0] if self.ranked else None
 
     @property
     @boundary("list the modules of a dump")
     def modules(self) -> pd.DataFrame:
-        """One row per module: name, number, what it is, flops and bytes of a run, instructions before
-        and after, passes dumped, kernels, bytes on disk, when written, folder. Unknown: missing.
+        """One row per module; unknown values are missing.
+
+        Columns: name, number, what it is, flops and bytes of a run, instructions before and after,
+        passes dumped, kernels, bytes on disk, when written, folder.
         """
         rows = [
             {
@@ -87,12 +94,12 @@ class DumpDirectory(Displayable, Plottable):
         return framed(rows).convert_dtypes()
 
     def to_dataframe(self) -> pd.DataFrame:
-        """`modules`: a row for each module."""
+        """Return `modules`: a row for each module."""
         return self.modules
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """What a notebook shows above the main program."""
+        """Return the tables for notebooks, above the main program."""
         return (
             (
                 f"{printable(self.directory)}: {counted(self.listing.file_count, 'file')}, {counted(len(self), 'module')}",
@@ -103,7 +110,11 @@ class DumpDirectory(Displayable, Plottable):
     @property
     @boundary("list the files of a dump")
     def files(self) -> pd.DataFrame:
-        """One row per file: name, what the name says in words, its kind ("pass", "llvm_ir", "graph"...), module, bytes."""
+        """One row per file.
+
+        Columns: name, its meaning in words, its kind ("pass", "llvm_ir", "graph"...), module,
+        bytes.
+        """
         listed = [(f, m.name) for m in self.listing.modules for f in m.files]
         listed += [(f, "") for f in (*self.listing.graphs, *self.listing.lazy, *self.listing.others)]
         rows = [
@@ -120,7 +131,7 @@ class DumpDirectory(Displayable, Plottable):
 
     @property
     def others(self) -> list[tuple[str, str]]:
-        """Files that belong to no module and no graph: (path, what is known of it)."""
+        """Files that belong to no module or graph: (path, what is known about it)."""
         known = [(self._place(f), _UNKNOWN.get(f.name.extension, _RULELESS)) for f in self.listing.others]
         return known + [(printable(path), reason) for path, reason in self.listing.unreadable]
 
@@ -129,12 +140,12 @@ class DumpDirectory(Displayable, Plottable):
 
     @boundary("read a Graphviz graph of a dump")
     def dot_graph(self, name: str) -> DotGraph:
-        """A `.dot` file of the directory, under any name, drawn with its clusters and colours.
+        """Return a `.dot` file of the directory, drawn with its clusters and colors.
 
         `name` is the file's path within the directory, or its last part.
 
         Raises:
-            DumpError: there is no such file, or it holds no DOT; the message shows where.
+            DumpError: there is no such file, or it is not DOT; the message shows where.
         """
         listing = self.listing
         files = [f for m in listing.modules for f in m.files] + listing.others
@@ -152,11 +163,13 @@ class DumpDirectory(Displayable, Plottable):
         return (self.trace(m) for m in self.ranked)
 
     def __getitem__(self, key: int | str) -> Trace:
-        """A module's Trace: by rank (0 is the main program), by name, by the beginning
-        of its name, as "module_0004", or as a glob, "*While*", upper and lower case alike.
+        """Return a module's Trace.
+
+        `key` is a rank (0 is the main program), a name, the beginning of one, "module_0004", or a
+        glob, "*While*", case-insensitive.
 
         Raises:
-            DumpError: there is no such module, or several; the message lists them.
+            DumpError: no module matches, or several do; the message lists them.
         """
         if isinstance(key, int):
             if not -len(self) <= key < len(self):
@@ -166,7 +179,7 @@ class DumpDirectory(Displayable, Plottable):
         return self.trace(self._find(key))
 
     def trace(self, module: DumpedModule) -> Trace:
-        """The Trace of a row of `ranked`."""
+        """Return the Trace of a row of `ranked`."""
         key = id(module.files)
         if key not in self._traces:
             self._traces[key] = dump_trace(module.files)
@@ -189,7 +202,7 @@ class DumpDirectory(Displayable, Plottable):
     @cached_property
     @boundary("list the graphs of a dump")
     def graphs(self) -> Trace | None:
-        """The graphs that TensorFlow dumped, in its order of passes, each read when it is first looked at."""
+        """TensorFlow's graphs, in the order of its passes, each read on first use."""
         files = sorted(self.listing.graphs, key=_graph_key)
         if not files:
             return None
@@ -209,10 +222,10 @@ class DumpDirectory(Displayable, Plottable):
     @cached_property
     @boundary("find the data flow between the modules of a dump")
     def dataflow(self) -> Dataflow:
-        """What flows between the modules: a row for each tensor.
+        """The data flow between the modules, one row per tensor.
 
-        Exact where TensorFlow dumped a graph in which clusters are calls; else flows of kind "possible":
-        a module's result has the type and shape of a later module's parameter.
+        It is exact if TensorFlow dumped a graph whose clusters are calls. Otherwise flows have kind
+        "possible": a module's result has the type and shape of a later module's parameter.
         """
         stages = self.graphs.stages if self.graphs is not None else ()
         shown: dict[str, str] = {}
@@ -223,17 +236,17 @@ class DumpDirectory(Displayable, Plottable):
         return exact if exact is not None else possible_dataflow(self.ranked, self._first)
 
     def _first(self, m: DumpedModule) -> ModuleRecord | None:
-        """The first HLO of a module that can be read."""
+        """Return the first readable HLO of a module."""
         found = (s.after for s in self.trace(m) if s.kind in ("hlo", "hlo_pass"))
         return next((a for a in found if isinstance(a, ModuleRecord)), None)
 
     @cached_property
     @boundary("read the lazy graphs of a dump")
     def lazy_graphs(self) -> Trace | None:
-        """The graphs that PyTorch/XLA saved (XLA_SAVE_TENSORS_FILE), in order; None where it saved none.
+        """The graphs that PyTorch/XLA saved (XLA_SAVE_TENSORS_FILE), in order, or None.
 
-        A stage says which line of Python cut the graph off, and why it was compiled or run where a file of
-        PT_XLA_DEBUG_FILE beside it tells.
+        A stage shows the Python line that cut the graph and, if there is a PT_XLA_DEBUG_FILE, why
+        it was compiled or run.
         """
         return lazy_trace(printable(self.directory.name), self.listing.lazy)
 
@@ -269,7 +282,9 @@ class DumpDirectory(Displayable, Plottable):
 
 @boundary("read a dump")
 def read_dump(directory: str | os.PathLike[str]) -> DumpDirectory:
-    """Open what --xla_dump_to (or TF_DUMP_GRAPH_PREFIX) wrote: of JAX, TensorFlow or another front end, today's names and those of 2018.
+    """Open a directory written by --xla_dump_to or TF_DUMP_GRAPH_PREFIX.
+
+    It may be from JAX, TensorFlow or another front end, with names of today or of 2018.
 
     Raises:
         DumpError: there is no such directory.
@@ -278,7 +293,7 @@ def read_dump(directory: str | os.PathLike[str]) -> DumpDirectory:
 
 
 def _written(seconds: float) -> datetime | None:
-    """The time of a file in UTC; None where it is beyond what a calendar holds, as files may claim."""
+    """Return a file's time in UTC, or None if it is out of a calendar's range."""
     try:
         return datetime.fromtimestamp(seconds, UTC).replace(microsecond=0, tzinfo=None)
     except (ValueError, OverflowError, OSError):
@@ -289,8 +304,10 @@ _GROUPS = ("partitions", "functions", "Grappler", "MLIR bridge", "clusters")
 
 
 def _group(f: DumpFile) -> tuple[str, ...]:
-    """What a graph belongs to: a run of the session (repeats of a name are numbered from 1), a cluster,
-    a function, or a graph that Grappler was given.
+    """Return the group of a graph.
+
+    It is a run of the session (repeated names are numbered from 1), a cluster, a function, or an
+    input graph of Grappler.
     """
     name = f.name
     if name.pipeline == "grappler":

@@ -1,4 +1,4 @@
-"""Which module of a dump is the main program: modules ranked by the work of one run, helpers last."""
+"""Find the main program of a dump: rank modules by the work of one run, helper programs last."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from xlanb.explorer.trace import Trace
 from xlanb.wording import counted, scaled
 
 _COUNT_BYTES = 64 << 20
-"""The largest file whose instructions are counted; for larger ones the count is estimated from the size."""
+"""The largest file whose instructions are counted; for larger ones, the count is estimated."""
 _BYTES_PER_INSTRUCTION = 160
 _HELPER_INSTRUCTIONS = 12
 _HELPER_SHARE = 0.05
-"""A small program is a helper if it does less than this share of the work of the largest."""
+"""Below this share of the largest program's work, a small program is a helper."""
 _PARSED_INSTRUCTIONS = 30_000
 """Limit of the instructions parsed in one directory to measure work: about a second."""
 
@@ -41,11 +41,11 @@ _OP_HELPERS = re.compile(
 
 @dataclass(frozen=True)
 class DumpedModule:
-    """One line of the table of a dump's modules.
+    """One row of a dump's table of modules.
 
-    `before` and `after` count its instructions before and after optimization (0: not dumped),
-    `work` is what one run costs (None where no HLO could be read, or reading it took too long),
-    `why` says what the module is thought to be.
+    `before` and `after` are its instruction counts before and after optimization (0: not dumped),
+    `work` the cost of one run (None if no HLO could be read, or it took too long), and `why` says
+    what the module is.
     """
 
     files: ModuleFiles
@@ -58,21 +58,21 @@ class DumpedModule:
 
     @property
     def trace(self) -> Trace:
-        """Its compilation, as far as it was dumped: what `dump[...]` gives."""
+        """Its compilation, as far as it was dumped: the Trace that `dump[...]` returns."""
         return self.open(self)
 
     @property
     def name(self) -> str:
-        """The module's name; its number where it has none."""
+        """The module's name, or its number."""
         return self.files.name or f"module_{self.files.number:04d}"
 
     @property
     def instructions(self) -> int:
-        """Instructions of the larger of its first and its last dump."""
+        """The instructions of its first or last dump, whichever is larger."""
         return max(self.before, self.after)
 
     def work_text(self) -> str:
-        """Its work in words: "33.6 Mflop, 1.2 MB a run"; its instructions where that is unknown."""
+        """Its work: "33.6 Mflop, 1.2 MB a run"; its instructions if unknown."""
         if self.work is None:
             return f"{counted(self.instructions, 'instruction')}, work unknown"
         flops = self.work.flops + self.work.transcendentals
@@ -80,11 +80,11 @@ class DumpedModule:
 
 
 def rank_modules(modules: Iterable[ModuleFiles]) -> list[DumpedModule]:
-    """The modules, the main program first, helpers last, each with the reason.
+    """Rank the modules, the main program first, helper programs last, each with the reason.
 
-    Programs are ordered by the work of one run: floating-point operations and bytes, weighted as
-    a processor that does sixteen operations in the time of a byte. A module of which nothing can
-    be read has its instructions count instead, as one of the largest.
+    Programs are ordered by the work of one run: floating-point operations and bytes, weighted for a
+    processor that does sixteen operations in the time of a byte. A module that cannot be read is
+    ranked by its instructions among the largest.
     """
     found = _with_work([_described(m) for m in modules])
     most = max((_weight(m) for m in found if not _is_private(m)), default=0.0)
@@ -98,7 +98,7 @@ def _is_private(m: DumpedModule) -> bool:
 
 
 def _is_helper(m: DumpedModule, most: float) -> bool:
-    """Whether a module is compiled on the side; `most` is the work of the largest program."""
+    """Whether a module is a helper program; `most` is the work of the largest program."""
     if _is_private(m):
         return True
     if m.instructions > _HELPER_INSTRUCTIONS:
@@ -109,7 +109,7 @@ def _is_helper(m: DumpedModule, most: float) -> bool:
 
 
 def _order(m: DumpedModule) -> tuple[bool, bool, float, int, int, int]:
-    """Helpers last; a program too large to be measured is the largest there is."""
+    """Return a sort key: helpers last; a program too large to measure counts as the largest."""
     unmeasured = m.work is None and m.instructions > _PARSED_INSTRUCTIONS
     return (m.is_helper, not unmeasured, -_weight(m), -m.instructions, -m.files.size, m.files.number)
 
@@ -127,7 +127,7 @@ def _described(module: ModuleFiles) -> DumpedModule:
 
 
 def _ends(module: ModuleFiles) -> tuple[DumpFile | None, DumpFile | None]:
-    """The first and the last dump of a module that can be read."""
+    """Return the first and the last readable dump of a module."""
     first = module.hlo("before_optimizations")
     steps = [s for s in module.steps if s.readable is not None] or module.steps
     before = _file(first) if first is not None else _file(steps[0]) if steps else None
@@ -137,14 +137,14 @@ def _ends(module: ModuleFiles) -> tuple[DumpFile | None, DumpFile | None]:
 
 
 def _file(step: DumpStep) -> DumpFile | None:
-    """The HLO of a dump; where it cannot be read back, its Graphviz graph."""
+    """Return the HLO file of a dump, or its Graphviz graph if the HLO cannot be read."""
     return step.readable or next((f for f in step.files if f.name.extension == "dot"), None)
 
 
 def _with_work(modules: list[DumpedModule]) -> list[DumpedModule]:
-    """The modules with their work, the largest first, while what is parsed stays small.
+    """Return the modules with their work, largest first, as long as the parsing stays small.
 
-    The work of the only module is compared with nothing, and not counted.
+    A single module needs no comparison, so its work is not computed.
     """
     if len(modules) < 2:
         return modules
@@ -159,9 +159,9 @@ def _with_work(modules: list[DumpedModule]) -> list[DumpedModule]:
 
 
 def _work(module: ModuleFiles) -> Cost | None:
-    """What one run costs: operations of the dump that tells most of them, bytes of the last.
+    """Return the cost of one run: the most operations of any dump, and the bytes of the last.
 
-    The last dump knows how often loops run, the first what is inside library calls.
+    The last dump knows how often loops run, the first what library calls contain.
     """
     counts = [c for f in dict.fromkeys(_ends(module)) if f is not None and (c := _cost(f)) is not None]
     if not counts:
@@ -183,8 +183,10 @@ def _cost(f: DumpFile) -> Cost | None:
 
 
 def _count(f: DumpFile) -> int:
-    """Instructions in a text of HLO, as lines with an equals sign, or nodes of a Graphviz graph: no parsing, and an
-    estimate where the file is huge.
+    """Count the instructions of an HLO text, or the nodes of a Graphviz graph.
+
+    An instruction is a line with an equals sign. Does not parse, and estimates the count of a huge
+    file.
     """
     if f.name.extension not in ("txt", "hlo", "dot") or f.size > _COUNT_BYTES:
         return max(f.size // _BYTES_PER_INSTRUCTION, 1)
@@ -211,7 +213,7 @@ def _reason(m: DumpedModule, rank: int, ranked: Sequence[DumpedModule]) -> str:
 
 
 def _label(m: DumpedModule, ranked: Sequence[DumpedModule]) -> str:
-    """A module's name, with its number where others have that name."""
+    """Return a module's name, with its number if others have the same name."""
     is_shared = sum(o.name == m.name for o in ranked) > 1
     return f"{m.name} (module_{m.files.number:04d})" if is_shared else m.name
 

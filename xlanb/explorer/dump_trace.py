@@ -1,4 +1,4 @@
-"""A module of a dump directory as a Trace: the real compiler's passes as stages, in the tree of its pipelines."""
+"""A module of a dump as a Trace: the real compiler's passes as stages in its pipeline tree."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FINALS = (
     "after_optimizations",
     "after_codegen",
 )
-"""The forms of the program after its passes, in dump order: TPUs have all of them."""
+"""Forms of the program after its passes, in dump order; TPUs have all of them."""
 _KERNEL_SUFFIX = "_kernel_module"
 _MODULE_PREFIX = "__compute_module_"
 
@@ -47,24 +47,28 @@ _PARENTS = {
 
 @boundary("read a dumped module")
 def dump_trace(module: ModuleFiles, cost: Mapping[str, float] | None = None) -> Trace:
-    """The stages of a module, each read when it is first looked at.
+    """Return the stages of a module, each read on first use.
 
-    A dump that equals the one before (byte for byte) is a stage that changed nothing; the start of a pipeline is a stage only where it differs from what came
-    before, which means that passes between were not dumped. Files that cannot be read are stages that show their text and say why.
-    `cost` is what XLA's cost_analysis said when it compiled the module, where that is known.
+    A dump that equals the one before (byte for byte) is a stage that changed nothing. The start of
+    a pipeline is a stage only if it differs from the previous dump, which means that passes in
+    between were not dumped. Unreadable files are stages with their text and the reason. `cost` is
+    XLA's cost_analysis from the compilation of the module, if known.
     """
     return Trace(module.name or f"module_{module.number:04d}", _Builder(module, cost or {}).stages())
 
 
 class _Sharing:
-    """Reads modules so that equal instructions of successive dumps are one object: diffs and deltas compare by identity first."""
+    """Reads modules so that equal instructions of successive dumps are one object.
+
+    Diffs compare by identity first.
+    """
 
     def __init__(self) -> None:
         self._instructions: dict[str, InstructionRecord] = {}
         self._series = ModuleSeries()
 
     def record(self, file: DumpFile) -> Artifact:
-        """The module in a file, or its text where it holds none that can be read."""
+        """Return the module in a file, or its text if it has no readable module."""
         try:
             if file.name.extension == "dot":
                 return parse_dot(file.read_text(), printable(file.path.name)).record()
@@ -142,7 +146,7 @@ class _Builder:
             self._take("hlo_pass", "pipeline-start", step, path, words)
 
     def _shardy(self, path: tuple[str, ...]) -> None:
-        """The MLIR in which Shardy works, before the pass that holds it: what it began with, and what it propagated."""
+        """Add the MLIR before and after Shardy's propagation, before the pass that contains it."""
         self.has_shardy = True
         texts = [(f.path.stem.partition(".")[2].replace("_", " "), f) for f in self.module.shardy]
         self._texts("shardy", "mlir", texts, (*path, _SHARDY_PASS))
@@ -150,7 +154,7 @@ class _Builder:
     def _texts(
         self, kind: str, language: str, texts: Sequence[tuple[str, DumpFile]], path: tuple[str, ...] = ()
     ) -> None:
-        """Stages of files that follow on one another, and not on the HLO."""
+        """Add stages of files that follow one another, and not the HLO."""
         before: Deferred | None = None
         for name, file in texts:
             after = self._text(file, language)
@@ -172,7 +176,7 @@ class _Builder:
         return self._once(file, lambda: self.shared.record(file), file.size)
 
     def _once(self, file: DumpFile, load: Callable[[], Artifact], size: int) -> Deferred:
-        """What a dump shows; the same object for files of equal content."""
+        """Return a dump's content; files with equal content share one object."""
         try:
             key = file.digest
         except XlanbError:
@@ -216,10 +220,11 @@ class _Builder:
 
 
 def pipelines_of(steps: Sequence[DumpStep]) -> list[tuple[str, ...]]:
-    """The pipelines around each step, outermost first; a fixed point's later rounds are marked "round 2", "round 3"...
+    """Return the pipelines around each step, outermost first.
 
-    A dump names only the pipeline that it stands in directly. One is inside another when the outer one's next pass is named after it, when the outer one has more
-    dumps later, or when XLA is known to nest them.
+    A fixed point's later rounds are marked "round 2", "round 3"... A dump names only its innermost
+    pipeline. One pipeline is inside another if the outer one's next pass has its name, if the outer
+    one has later dumps, or if XLA is known to nest them.
     """
     last = {s.name.pipeline: k for k, s in enumerate(steps) if s.name.kind == "pass"}
     stack: list[str] = []
@@ -260,7 +265,7 @@ def _with_rounds(stack: list[str], rounds: dict[str, int]) -> tuple[str, ...]:
 
 
 def _gaps(steps: Sequence[DumpStep]) -> list[str]:
-    """For each step what is missing before it: the counter in the names skips nothing while all files are there."""
+    """Return what is missing before each step: gaps in the names' counter."""
     notes = []
     before = -1
     for step in steps:
@@ -291,7 +296,7 @@ def _counted(files: dict[str, DumpFile]) -> str:
 
 
 def _weight(files: dict[str, DumpFile]) -> int:
-    """What reading them costs, in bytes of HLO: text that is not parsed is read some ten times as fast."""
+    """Return the cost of reading, in bytes of HLO; unparsed text is about ten times as fast."""
     return _bytes(files) // 10
 
 
@@ -300,7 +305,7 @@ def _bytes(files: dict[str, DumpFile]) -> int:
 
 
 def _llvm(files: dict[str, DumpFile]) -> CodeRecord:
-    """The IR of all kernels, one after another; each function is linked to the HLO instruction it computes."""
+    """Return the IR of all kernels, concatenated, with each function's HLO instruction."""
     text, functions, kernels = [], [], {}
     for kernel, file in files.items():
         body = _text_or_nothing(file)
@@ -312,7 +317,7 @@ def _llvm(files: dict[str, DumpFile]) -> CodeRecord:
 
 
 def instruction_of(function: str, kernel: str) -> str:
-    """The HLO instruction that a function of XLA:CPU computes: kernels are modules named after it."""
+    """Return the HLO instruction that an XLA:CPU function computes; kernels are named after it."""
     plain = kernel.removesuffix(_KERNEL_SUFFIX).removeprefix(_MODULE_PREFIX)
     if function == f"{plain}_impl":  # what the kernel calls
         return plain
@@ -320,7 +325,10 @@ def instruction_of(function: str, kernel: str) -> str:
 
 
 def _assembly(files: dict[str, DumpFile]) -> CodeRecord | TextRecord:
-    """The machine code of all kernels, one after another; an object that cannot be read is a line that says so."""
+    """Return the machine code of all kernels, concatenated.
+
+    An unreadable object gives a line that says so.
+    """
     objects = {k: f for k, f in files.items() if f.name.kind != "assembly"}
     try:
         codes = dict(zip(objects, disassemble([_bytes_or_none(f) for f in objects.values()]), strict=True))

@@ -1,8 +1,9 @@
-"""Failures of a module, as tests for `xlanb.reduce`: results that differ, a process that crashes, a
-pass that raises or changes the result.
+"""Failure tests for `xlanb.reduce`: differing results, a crashing process, a failing pass.
 
-Each is called with a module, and with arrays for its parameters: without arrays random ones are made, the same for
-the same shapes. Each is data too, from which `xlanb.explorer.reproducer` writes a file that shows the fault.
+A pass fails if it raises or changes the result. Each test takes a module and arrays for its
+parameters; without arrays, it uses random ones that depend only on the shapes. Each is also data,
+from which
+`xlanb.explorer.reproducer` writes a file that shows the fault.
 """
 
 from __future__ import annotations
@@ -43,9 +44,13 @@ _RUN_OURS = f"{_CHILD}import xlanb\nxlanb.compile(module)(*arrays)\n"
 class Way:
     """A way to compute a module, called with it and its arrays.
 
-    `name` says in words what computes it. `code` is a Python expression over `module` and `arrays` that does the
-    same in a file that imports xlanb, under `flags`; `is_real` says that the real XLA computes it, for which a file
-    needs JAX alone.
+    Attributes:
+        name: what computes it, in words.
+        run: the function.
+        code: a Python expression over `module` and `arrays` that does the same in a file that
+            imports xlanb.
+        flags: the flags for it.
+        is_real: the real XLA computes it, so that a file needs only JAX.
     """
 
     name: str
@@ -63,20 +68,20 @@ compiled = Way(
     lambda module, arrays: compile_module(module, options_in_force())(*arrays),
     "xlanb.compile(module)(*arrays)",
 )
-"""Computes with our compiled code."""
+"""Computes by our compiled code."""
 
 interpreted = Way(
     "xlanb's interpreter", lambda module, arrays: evaluate(module, *arrays), "xlanb.evaluate(module, *arrays)"
 )
-"""Computes with the interpreter."""
+"""Computes by the interpreter."""
 
 
 real_xla: Final[Hook[[], Way]] = Hook("explorer.real_xla")
-"""Computes with the real XLA:CPU."""
+"""Computes by the real XLA:CPU."""
 
 
 def without(*passes: str) -> Way:
-    """What our compiled code gives without some passes.
+    """Compute by our compiled code without some passes.
 
     Raises:
         UnknownPassError: there is no such pass.
@@ -107,9 +112,10 @@ class Differs:
 
 
 def differs(run: Run, reference: Run, tolerance: float | None = None) -> Differs:
-    """Whether two ways to compute a module differ by more than a relative error, or in which elements are finite.
+    """Test whether two ways to compute a module differ.
 
-    Without a tolerance some units in the last place.
+    They differ by more than a relative error, or in which elements are finite. The default
+    tolerance is some units in the last place.
     """
     return Differs(run, reference, tolerance)
 
@@ -130,17 +136,21 @@ class Raises:
 
 
 def raises(hlo_pass: HloPass, message: str = "") -> Raises:
-    """Whether a pass raises an error over a module, with some words in its message."""
+    """Test whether a pass raises an error on a module, with some words in its message."""
     return Raises(hlo_pass, message)
 
 
 @dataclass(frozen=True)
 class ChangesResult:
-    """Whether a pass of the default pipeline moves the numbers of a module, by the interpreter.
+    """Tests whether a pass of the default pipeline changes a module's result, by the interpreter.
 
-    `hlo_pass` is the pass as configured at `path`, the names of the pipelines around it in the one that `source`
-    makes (both empty: the pass by its defaults); with `reads_bytes` a value is read in the layout in which it is
-    taken, as code does after layout-assignment.
+    Attributes:
+        hlo_pass: the pass as configured at `path`.
+        path: the names of the enclosing pipelines in `source`; empty for the pass with defaults.
+        tolerance: the relative error to exceed.
+        reads_bytes: whether a value is read in its user's layout, as code does after
+            layout-assignment.
+        source: the expression that makes the pipeline.
     """
 
     hlo_pass: HloPass | HloPassFix
@@ -158,7 +168,7 @@ class ChangesResult:
         return _is_apart(found, wanted, limit)
 
     def as_read(self, module: HloModule) -> HloModule:
-        """The module whose meaning is looked at; in place."""
+        """Prepare the module for evaluation, in place, and return it."""
         if self.reads_bytes:
             agree(module, HloOpcode.BITCAST)
         return module
@@ -171,8 +181,10 @@ def _is_apart(found: Sequence[Any], wanted: Sequence[Any], limit: float) -> bool
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended: its exit `status`, negative where a signal ended it and None where it did not end in
-    time, and what it said on its standard error.
+    """How a process ended.
+
+    `status` is its exit status, negative if a signal ended it, None on timeout; `said` is its
+    standard error.
     """
 
     status: int | None
@@ -180,12 +192,12 @@ class Ended:
 
     @property
     def is_dead(self) -> bool:
-        """Whether it did not come to its end by itself."""
+        """Whether it crashed or timed out."""
         return self.status is None or self.status < 0
 
     @property
     def reason(self) -> str:
-        """The check that failed, or the last line that was said; empty where nothing was."""
+        """The check that failed, or the last line of standard error, or ""."""
         lines = [line.strip() for line in self.said.splitlines() if line.strip()]
         return next((line for line in lines if "Check failed" in line), lines[-1] if lines else "")
 
@@ -203,7 +215,7 @@ class Dies:
         return ended.is_dead and self.message in ended.said
 
     def ended(self, module: HloModule) -> Ended:
-        """How the process ends, and what it says."""
+        """Run the process; return how it ended and its standard error."""
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "module.hlo"
             file.write_text(str(module), encoding="utf-8")
@@ -216,13 +228,14 @@ class Dies:
 
 
 def dies(*, real: bool, seconds: float = 60.0, message: str = "") -> Dies:
-    """Whether a process of its own dies, or does not end in time, that compiles and runs a module.
+    """Test whether a separate process that compiles and runs a module crashes or times out.
 
-    By the real XLA, or by xlanb; `message` is a part of what it says then, so that one fault is not taken for another.
+    It uses the real XLA, or xlanb. `message` is a part of its standard error, so that different
+    faults are not confused.
     """
     return Dies(real, seconds, message)
 
 
 def made_up(module: HloModule) -> tuple[Any, ...]:
-    """Arrays for the parameters of a module: random, the same for the same shapes."""
+    """Return random arrays for a module's parameters, the same for the same shapes."""
     return tuple(random_value(p.shape, k) for k, p in enumerate(module.entry_computation.parameters))

@@ -1,4 +1,4 @@
-"""Film: a whole compilation as one moving picture."""
+"""Film: a whole compilation as an animation."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 
 class Film(Displayable):
-    """The compilation that a trace holds, as one picture over time: every node of a TensorFlow graph, where it begins with one, and every instruction as a mark, pass by pass, down to the kernels.
+    """The compilation of a trace as an animation.
 
-    A notebook shows it, without a kernel too; `to_html` writes it as a page. It is saved as WebP or WebM from there.
+    Every node of a TensorFlow graph, if it begins with one, and every instruction is a mark, pass
+    by pass, down to the kernels. A notebook shows it, even without a kernel; `to_html` writes a
+    page, which can save it as WebP or WebM.
     """
 
     def __init__(self, trace: Trace) -> None:
-        """Take what `trace` holds by now.
+        """Use the current contents of `trace`.
 
         Raises:
             XlanbError: it holds no HLO.

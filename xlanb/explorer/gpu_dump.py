@@ -1,6 +1,6 @@
-"""The files of a module that XLA:GPU compiled, read together.
+"""Read the files of a module that XLA:GPU compiled together.
 
-Which kernel works for which HLO instruction, what it needs and what it takes.
+Shows which kernel belongs to which HLO instruction, its resources and its time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _UNITS = (
     ("tf32", "tf32"), ("bf16", "bf16"), ("e4m3", "f8e4m3fn"), ("e5m2", "f8e5m2"), ("e2m1", "f4e2m1fn"), ("s8", "s8"),
     ("u8", "u8"), ("f64", "f64"), ("f16", "f16"),
 )  # fmt: skip
-"""Substrings of the names of tensor-core products, and the dtype that they multiply."""
+"""Substrings of the names of tensor-core products, with the dtype that they multiply."""
 
 _STREAM = re.compile(r"\bstream=([^,\s]{1,80})")
 _ASYNC_ID = re.compile(r"\basync_id=(\d{1,9})")
@@ -53,13 +53,13 @@ COLLECTIVE_ROW = "collectives"
 
 
 def is_gpu(module: ModuleFiles) -> bool:
-    """Whether XLA:GPU made a dump: it names a GPU, or there is PTX."""
+    """Whether XLA:GPU made a dump: it names a GPU, or has PTX."""
     return bool(module.fixed("gpu_target_config")) or any("ptx" in files for files in module.kernels.values())
 
 
 @dataclass(frozen=True)
 class _Files:
-    """The files of one kernel, found by the kernel's name in their text."""
+    """The files of one kernel, found by its name in their text."""
 
     ptx: PtxKernel
     code: KernelCode
@@ -68,24 +68,24 @@ class _Files:
 
 
 class GpuDump:
-    """What is read of a module's files, each when it is first needed."""
+    """The contents of a module's files, each read on first use."""
 
     def __init__(self, module: ModuleFiles) -> None:
         self.module = module
 
     def files(self, kind: str) -> list[DumpFile]:
-        """The files of a kind, one for each kernel, in the order of the kernels' numbers."""
+        """Return the files of a kind, one per kernel, by kernel number."""
         found = ((name, f[kind]) for name, f in self.module.kernels.items() if kind in f)
         return [f for _, f in sorted(found, key=lambda item: (not item[0].isdigit(), len(item[0]), item[0]))]
 
     @cached_property
     def device_name(self) -> str:
-        """What the dump calls the GPU; "" where it does not say."""
+        """The GPU's name in the dump, or ""."""
         return device_name(self._target)
 
     @cached_property
     def device(self) -> GpuDevice | None:
-        """The GPU that was compiled for, None where it is like none of the table."""
+        """The GPU that was compiled for, or None if the table has none like it."""
         return described_device(self._target)
 
     @cached_property
@@ -95,7 +95,7 @@ class GpuDump:
 
     @cached_property
     def hlo(self) -> HloModule | None:
-        """The final module, None where there is none that can be read."""
+        """The final module, or None if it cannot be read."""
         step = self.module.hlo("after_optimizations")
         try:
             return step.readable.read_hlo() if step is not None and step.readable is not None else None
@@ -114,9 +114,9 @@ class GpuDump:
 
     @cached_property
     def thunks(self) -> tuple[Thunk, ...]:
-        """The launches in order: after the passes over them where there is that dump.
+        """The launches in order, after the passes over them if that was dumped.
 
-        None where neither can be read.
+        None if they cannot be read.
         """
         metadata = self.module.fixed("thunk_metadata")
         for file in self.thunk_files:
@@ -128,14 +128,14 @@ class GpuDump:
 
     @property
     def thunk_files(self) -> list[DumpFile]:
-        """The dumps of the launches, the last one first."""
+        """The dumps of the launches, last one first."""
         return [*self.module.fixed("thunk_sequence_after_thunk_passes"), *self.module.fixed("thunk_sequence")]
 
     @cached_property
     def kernel_instructions(self) -> dict[str, tuple[str, ...]]:
         """The HLO instructions that each kernel is launched for.
 
-        By the thunks, else by the names, in which PTX has no dots.
+        Found by the thunks, else by names, in which PTX has no dots.
         """
         found: dict[str, dict[str, None]] = {}
         for t in self.thunks:
@@ -174,7 +174,7 @@ class GpuDump:
 
     @staticmethod
     def _llvm_kernels(llvm: Mapping[str, str], optimized: Mapping[str, str]) -> list[_Files]:
-        """The kernels of a GPU that is not NVIDIA's: what the LLVM IR defines as such."""
+        """Return the kernels of a non-NVIDIA GPU, defined in LLVM IR."""
         texts = {name: text for name, text in {**llvm, **optimized}.items() if _KERNEL.search(text)}
         return [
             _Files(PtxKernel(name, "", ""), KernelCode("", llvm.get(name, ""), optimized.get(name, "")), None, "")
@@ -182,7 +182,7 @@ class GpuDump:
         ]
 
     def _by_function(self, kind: str, defined: re.Pattern[str] = _DEFINE) -> dict[str, str]:
-        """The text of each module of LLVM or MLIR by the functions that it defines."""
+        """Return the text of each LLVM or MLIR module by the functions that it defines."""
         texts = [text_of(f) for f in self.files(kind)]
         return {name.strip('"'): text for text in texts for name in defined.findall(text)}
 
@@ -263,7 +263,7 @@ class GpuDump:
         return {j.name: j for name in i.called_computations for j in self.record.by_name[name].instructions}
 
     def _with_hlo(self, code: KernelCode, i: InstructionRecord | None) -> KernelCode:
-        """The texts with the HLO: the instruction, and what it calls."""
+        """Add the HLO to the texts: the instruction, and what it calls."""
         if i is None or self.record is None:
             return code
         called = _called(self.record, i)
@@ -272,7 +272,7 @@ class GpuDump:
 
     @cached_property
     def _costs(self) -> Mapping[str, KernelCost]:
-        """What each instruction that some thunk or kernel works for computes and moves."""
+        """The cost of each instruction with a thunk or kernel."""
         wanted = {t.instruction for t in self.thunks} | {
             i for names in self.kernel_instructions.values() for i in names
         }
@@ -281,9 +281,9 @@ class GpuDump:
         return {i.name: kernel_cost(i) for c in self.hlo.computations for i in c if i.name in wanted}
 
     def _times(self) -> dict[int, int]:
-        """How often a run comes to each thunk, by its identity.
+        """Return how often a run reaches each thunk, by identity.
 
-        Loops by their trip count, once where that is unknown.
+        Loops count by their trip count, or once if unknown.
         """
         times: list[int] = []
         for t in self.thunks:
@@ -301,9 +301,9 @@ class GpuDump:
         return int(count) if re.fullmatch(r"\d{1,9}", count) else None
 
     def _launches(self, kernels: Mapping[str, GpuKernel], times: Mapping[int, int]) -> tuple[Launch, ...]:
-        """The thunks with the time that each takes, one after another on its stream.
+        """Return the thunks with their times, sequential on each stream.
 
-        What holds others spans them.
+        Containers span their contents.
         """
         clock = {MAIN_ROW: 0.0}
         ends: dict[str, float] = {}
@@ -326,9 +326,9 @@ class GpuDump:
         return _spanning(launches)
 
     def _stream(self, t: Thunk) -> tuple[str, str]:
-        """The stream of a thunk, and the number by which its end is waited for.
+        """Return a thunk's stream, and the number by which its end is waited for.
 
-        Those of the asynchronous step around it.
+        They are those of the enclosing asynchronous step.
         """
         around = t
         while around.kind not in ("kAsyncStart", "kAsyncDone") and around.parent >= 0:
@@ -340,7 +340,7 @@ class GpuDump:
         return self._old_stream(t), number[1] if number is not None else ""
 
     def _old_stream(self, t: Thunk) -> str:
-        """Where no thunk names the stream: collectives that are not synchronous have one of their own."""
+        """Return a stream if thunks do not name it: asynchronous collectives have their own."""
         i = self.instructions.get(t.instruction) if t.engine == "NCCL" and t.kind.endswith("Start") else None
         config = read_config(i.backend_config).get("collective_backend_config") if i is not None else None
         return COLLECTIVE_ROW if isinstance(config, dict) and config.get("is_sync") is False else MAIN_ROW
@@ -366,7 +366,7 @@ class GpuDump:
 
 
 def _spanning(launches: Sequence[Launch]) -> tuple[Launch, ...]:
-    """The launches, those that hold others as long as these last."""
+    """Return the launches, with containers as long as their contents."""
     place = {id(x.thunk): k for k, x in enumerate(launches)}
     ends = [x.start + x.seconds for x in launches]
     thunks = [x.thunk for x in launches]
@@ -378,7 +378,7 @@ def _spanning(launches: Sequence[Launch]) -> tuple[Launch, ...]:
 
 
 def _code(k: PtxKernel, text: str, llvm: str, optimized: str, sass: SassKernel | None) -> KernelCode:
-    """The texts of a kernel; of a PTX file with several kernels its own lines."""
+    """Return a kernel's texts; for a PTX file with several kernels, its own lines."""
     lines = text.splitlines()
     alone = text.count(".entry") == 1
     shown, before = (lines, 0) if alone else (lines[k.line - 1 : k.end], k.line - 1)
@@ -387,7 +387,7 @@ def _code(k: PtxKernel, text: str, llvm: str, optimized: str, sass: SassKernel |
 
 
 def _called(module: ModuleRecord, i: InstructionRecord) -> Iterable[ComputationRecord]:
-    """The computations that an instruction calls, those within these after them."""
+    """Return the computations that an instruction calls, followed by those that they call."""
     pending = list(i.called_computations)
     found: dict[str, ComputationRecord] = {}
     while pending and len(found) < MOST_COMPUTATIONS:
@@ -399,13 +399,16 @@ def _called(module: ModuleRecord, i: InstructionRecord) -> Iterable[ComputationR
 
 
 def _unit(ptx: str) -> str:
-    """The dtype that tensor cores multiply in a kernel, "" where it uses none."""
+    """Return the dtype that a kernel's tensor cores multiply, or ""."""
     found = _MATRIX.search(ptx)
     return "" if found is None else next((dtype for part, dtype in _UNITS if part in found[0]), "")
 
 
 def _tile_bytes(emitter: KernelBackend, work: KernelCost) -> float:
-    """Bytes of operands that the blocks of a matrix product read in all: each tile its rows and its columns."""
+    """Return the operand bytes that all blocks of a matrix product read.
+
+    Each tile reads its rows and its columns.
+    """
     tile = emitter.tiles[0][-2:] if emitter.tiles else ()
     if len(tile) < 2 or not all(tile):
         return 0.0
@@ -414,7 +417,7 @@ def _tile_bytes(emitter: KernelBackend, work: KernelCost) -> float:
 
 
 def text_of(file: DumpFile) -> str:
-    """The text of a file, or why it cannot be read."""
+    """Return a file's text, or why it cannot be read."""
     try:
         return file.read_text()
     except XlanbError as error:

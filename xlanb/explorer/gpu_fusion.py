@@ -1,6 +1,6 @@
-"""The fusion decisions of the real XLA:GPU, in the form of our own.
+"""The fusion decisions of the real XLA:GPU, in the form of ours.
 
-What was fused into what, or why not, with the cost before and after.
+Shows what was fused into what, or why not, with the cost before and after.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _FEW = 3
 
 
 class FusionDecisions(Sequence[Decision]):
-    """The decisions of one run of priority fusion, read when they are first asked for.
+    """The decisions of one run of priority fusion, read on first use.
 
-    `load` gives the steps, `before` the module that the pass began with, `size` is how many bytes
-    both take. A dump that cannot be read holds none.
+    `load` returns the steps, `before` the module before the pass; `size` is the bytes of both. An
+    unreadable dump has no decisions.
     """
 
     def __init__(self, load: Callable[[], Sequence[FusionStep]], before: Callable[[], object], size: int = 0) -> None:
@@ -42,7 +42,7 @@ class FusionDecisions(Sequence[Decision]):
 
     @property
     def is_heavy(self) -> bool:
-        """Whether reading them would take seconds: they are many and were not read yet."""
+        """Whether reading takes seconds: there are many, and they have not been read yet."""
         return self._size > HEAVY_BYTES and "_story" not in vars(self)
 
     @cached_property
@@ -66,9 +66,10 @@ class FusionDecisions(Sequence[Decision]):
         return len(self._story.decisions)
 
     def frame(self) -> pd.DataFrame:
-        """A row per decision.
+        """Return one row per decision.
 
-        Producer, what it was or was not fused into, whether it was, and the cost or the reason.
+        Columns: producer, what it was or was not fused into, whether it was, and the cost or the
+        reason.
         """
         import pandas as pd
 
@@ -84,27 +85,25 @@ class FusionDecisions(Sequence[Decision]):
         return pd.DataFrame(rows, columns=["producer", "consumers", "fused", "why"])
 
     def why(self, *names: str) -> Why:
-        """What the pass decided about these instructions, all of which take part, as recorded by
-        the pass.
-        """
+        """Return the pass's recorded decisions in which all of these instructions take part."""
         found = [d for d in self if set(names) <= set(d.subject)]
         return Why(names, found, question=f"What did {PASS} decide about {' and '.join(names)}?")
 
     def holders(self, names: Iterable[str]) -> set[str]:
-        """The fusions that held any of these instructions while the pass ran.
+        """Return the fusions that contained any of these instructions during the pass.
 
-        Most of them were fused again, and no module shows them.
+        Most of them were fused again, so no module shows them.
         """
         return _reached(names, self._story.within)
 
     def companions(self, names: Iterable[str]) -> set[str]:
-        """The fusions that held any of these instructions, and all that they held too."""
+        """Return the fusions that contained any of these instructions, with all their contents."""
         holders = self.holders(names)
         return holders | _reached(holders, self._story.parts)
 
 
 class _Story:
-    """The steps in order: the members of each fusion, and the last decision about each producer."""
+    """The steps in order: members of each fusion, and the last decision about each producer."""
 
     def __init__(self, steps: Sequence[FusionStep], before: object) -> None:
         self.parts: dict[str, list[str]] = {}
@@ -148,7 +147,7 @@ class _Story:
         return Predicate(_ACCEPTED, accepted, f"{s.us_fused:g} us fused, {s.us_unfused:g} us unfused{count}")
 
     def _made(self, s: FusionStep, subject: tuple[str, ...]) -> str:
-        """What those are that cannot be fused: calls of libraries, fusions that Triton makes."""
+        """Return what unfusible instructions are: library calls, Triton fusions."""
         about = subject[:1] if s.reason.startswith("the producer") else subject[1:]
         found = (self._instructions.get(name) for name in about if s.reason.endswith("is not fusible"))
         return ", ".join([f"{i.name} is {_words(i)}" for i in found if i is not None][:_FEW])
@@ -160,7 +159,7 @@ class _Story:
         return {i.name: i for c in self._before.computations for i in c.instructions}
 
     def _subject(self, s: FusionStep) -> tuple[str, ...]:
-        """The producer, and those that read it: in the dump, else in the module before the pass."""
+        """Return the producer and its users, from the dump or from the module before the pass."""
         root = self._root.get(s.producer, s.producer)
         return tuple(dict.fromkeys((s.producer, *(s.consumers or self._users.get(root, ())))))
 
@@ -178,7 +177,7 @@ def _words(i: InstructionRecord) -> str:
 
 
 def _reached(names: Iterable[str], edges: Mapping[str, Sequence[str]]) -> set[str]:
-    """What can be reached along edges, without the beginning where no edge leads back to it."""
+    """Return what can be reached along edges, without the start unless an edge leads back."""
     found: set[str] = set()
     pending = list(names)
     while pending:
@@ -189,7 +188,7 @@ def _reached(names: Iterable[str], edges: Mapping[str, Sequence[str]]) -> set[st
 
 
 def _users(before: ModuleRecord | None) -> Mapping[str, tuple[str, ...]]:
-    """The users of each instruction; those of a bitcast or an element of a tuple count as its operand's."""
+    """Return each instruction's users, looking through bitcasts and tuple elements."""
     if before is None:
         return {}
     users: dict[str, list[str]] = {}

@@ -1,7 +1,6 @@
-"""What XLA:GPU writes besides its HLO, as stages.
+"""What XLA:GPU writes in addition to HLO, as stages.
 
-The code of the kernels in each form, and the program of launches; and why its fusions are what they
-are.
+They are the kernels' code in each form, the launch program, and the reasons for its fusions.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ __all__ = ["fusion_decisions", "gpu_stages", "is_gpu"]
 _DEFINE = re.compile(r'^define\b[^@\n]*@("[^"\n]*"|[\w.$-]+)', re.MULTILINE)
 
 _Made = tuple[str, str, Deferred, str]
-"""Of a stage: its kind, its name, its artifact, and what it did."""
+"""A stage's kind, name, artifact and description."""
 
 
 def gpu_stages(module: ModuleFiles) -> Iterator[_Made]:
-    """The stages after the HLO: Triton IR, LLVM IR, PTX and SASS of all kernels, and the program.
+    """Return the stages after HLO: kernels as Triton IR, LLVM IR, PTX and SASS, and the launches.
 
-    Each is read when it is first looked at.
+    Each is read on first use.
     """
     dump = GpuDump(module)
     makers = {
@@ -52,9 +51,9 @@ def gpu_stages(module: ModuleFiles) -> Iterator[_Made]:
 
 
 def fusion_decisions(module: ModuleFiles, after: str, before: Deferred | None) -> FusionDecisions | None:
-    """The decisions of the pass `after`, where it is priority fusion and was dumped.
+    """Return the decisions of the pass `after` if it is priority fusion and was dumped.
 
-    `before` is the module that it began with.
+    `before` is the module before it.
     """
     found = module.fixed("priority_fusion_dump") if after == PASS else []
     if not found:
@@ -72,7 +71,7 @@ def _later(
 
 
 def _weight(files: Sequence[DumpFile]) -> int:
-    """What reading them costs, in bytes of HLO: text that is not parsed is read some ten times as fast."""
+    """Return the cost of reading, in bytes of HLO; unparsed text is about ten times as fast."""
     return sum(f.size for f in files) // 10
 
 
@@ -108,7 +107,7 @@ def _record(
     read: Callable[[str], tuple[str, list[str]]],
     dump: GpuDump,
 ) -> CodeRecord:
-    """The code of all kernels, one after another, each function with the HLO instruction that it computes."""
+    """Return the code of all kernels, concatenated, with each function's HLO instruction."""
     instructions: Mapping[str, tuple[str, ...]] = dump.kernel_instructions
     parts, functions = [], []
     for file in files:

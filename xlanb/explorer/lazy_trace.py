@@ -1,4 +1,4 @@
-"""The lazy graphs that PyTorch/XLA saved, as a Trace: one stage for each graph that it cut off."""
+"""The lazy graphs that PyTorch/XLA saved, as a Trace with one stage per graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xlanb.wording import counted
 
 @boundary("read the lazy graphs of PyTorch/XLA")
 def lazy_trace(name: str, files: Sequence[DumpFile]) -> Trace | None:
-    """A stage for each graph in the files, in order; None where there is no graph."""
+    """Return a stage for each graph in the files, in order; None without graphs."""
     causes = _causes([f for f in files if f.name.label == "analysis"])
     stages: list[Stage] = []
     for file in files:
@@ -49,7 +49,7 @@ def _summary(graph: LazyGraph, events: Sequence[str]) -> str:
 
 
 def _causes(files: Sequence[DumpFile]) -> dict[str, list[str]]:
-    """What PT_XLA_DEBUG said of each graph, by its hash: "compiled: user mark_step", "run 3 times: ..."."""
+    """Return PT_XLA_DEBUG's reports by graph hash: "compiled: user mark_step", "run once: ..."."""
     counts: dict[str, dict[tuple[str, str], int]] = {}
     for file in files:
         for event in read_analysis(file.read_text()):

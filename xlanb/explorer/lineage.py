@@ -1,7 +1,8 @@
-"""Lineage: from a final instruction back to the TensorFlow nodes and Python lines that it came from, and forwards.
+"""Lineage: trace a final instruction back to TensorFlow nodes and Python lines, and forwards.
 
-Edits are the links. A copy comes from its source, a replacement from what it replaced; what a rule added on the way comes from what the rule replaced at
-its end. Names are the keys: a module never gives a name twice.
+Edits are the links. A copy comes from its source, a replacement from what it replaced. What a rule
+added on the way comes from what the rule finally replaced. Names are the keys: a module never
+reuses a name.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ HAND_EDIT = "edit"
 """The name of a stage that records a manual change."""
 
 _MATCHED = 60_000
-"""Limit of the instructions in all stages, up to which stages without recorded edits are matched by meaning (some seconds); above it only names are matched."""
+"""The most instructions of all stages for matching stages without edits by meaning.
+
+This takes some seconds; above it, only names are matched.
+"""
 
 
 @dataclass(frozen=True)
@@ -46,10 +50,12 @@ class Link:
 
 @dataclass(frozen=True)
 class Lineage(Displayable):
-    """Where an instruction (or a TensorFlow node) came from and what became of it.
+    """Where an instruction (or a TensorFlow node) came from, and what it became.
 
-    `links` lead from `sources` (instructions of the first module) to `results` (instructions of the last). `nodes` are the TensorFlow nodes (or the `op_name`s) of the sources
-    (of a value without a name, those of what it is there for), `lines` their Python lines as "file:line".
+    `links` lead from `sources` (instructions of the first module) to `results` (instructions of the
+    last).
+    `nodes` are the TensorFlow nodes (or the `op_name`s) of the sources, or for a value without a
+    name, of its users. `lines` are their Python lines as "file:line".
     """
 
     name: str
@@ -60,7 +66,10 @@ class Lineage(Displayable):
     links: tuple[Link, ...]
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per link, in order: stage, pass, rule, where the rule stands, and which instruction came from which."""
+        """Return one row per link, in order.
+
+        Columns: stage, pass, rule, where the rule is defined, and the instruction before and after.
+        """
         rows = [
             (k.stage, k.cause.pass_name or HAND_EDIT, k.cause.rule, k.cause.where, k.old, k.new) for k in self.links
         ]
@@ -84,7 +93,7 @@ class Lineage(Displayable):
 
 
 class Provenance:
-    """The links of all stages of a trace, to be walked either way."""
+    """The links of all stages of a trace, which can be followed in both directions."""
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         modules = [s.after for s in stages if isinstance(s.after, ModuleRecord)]
@@ -112,10 +121,10 @@ class Provenance:
                 self._forth.setdefault(link.old, {}).setdefault(link.new, link)
 
     def lineage(self, name: str) -> Lineage:
-        """The lineage of an instruction of any stage, or of a TensorFlow node.
+        """Return the lineage of an instruction of any stage, or of a TensorFlow node.
 
         Raises:
-            XlanbError: nothing of that name ever was.
+            XlanbError: no stage has that name.
         """
         name = name.removeprefix("%")
         starts = (
@@ -151,12 +160,15 @@ class Provenance:
         )
 
     def _names(self) -> Iterable[str]:
-        """What a lineage can be asked for: instructions of every stage and the nodes of the first module."""
+        """Yield valid names: instructions of every stage, and nodes of the first module."""
         yield from (*self.last, *self.first, *self._forth, *self._back)
         yield from (i.metadata.op_name for i in self.first.values() if i.metadata.op_name)
 
     def _served(self, names: Sequence[str]) -> list[str]:
-        """The nearest instructions of the last module that name their op and that a value without a name of its own is there for: a constant, a part of a tuple, a fusion's parameter."""
+        """Return the nearest final users that have an op_name, for a value without one.
+
+        Such values are constants, tuple elements and fusion parameters.
+        """
         seen, near = set(names), list(names)
         while near:
             named = [n for n in near if n in self.last and self.last[n].metadata.op_name]
@@ -168,7 +180,7 @@ class Provenance:
 
     @cached_property
     def _readers(self) -> dict[str, list[str]]:
-        """Who reads each final instruction: its users; of what only a called computation hands on, the caller."""
+        """Return each final instruction's users; for a called root, also the caller."""
         found: dict[str, list[str]] = {}
         for c in self._module.computations:
             for i in c.instructions:
@@ -180,15 +192,16 @@ class Provenance:
         return found
 
     def coverage(self) -> float:
-        """Share of the final instructions that lead back to one of the first module that names its op, or are there for one that does, 0 to 1.
+        """Return the share of the final instructions that lead back to an op_name, 0 to 1.
 
-        Scalar computations that a reduce, a sort, ... applies belong to it and do not count.
+        They lead to an instruction of the first module that has one, or serve one that does. Scalar
+        computations applied by a reduce, a sort, ... belong to it and do not count.
         """
         known = [self._names_its_op(name) for name in self._counted]
         return sum(known) / len(known) if known else 1.0
 
     def _inside(self, names: Iterable[str]) -> list[str]:
-        """What is fused into the fusions among `names`: they come from all of it."""
+        """Return the instructions fused into the fusions among `names`."""
         return [j for n in names for j in self._fused.get(n, ())]
 
     def _names_its_op(self, name: str) -> bool:
@@ -215,7 +228,7 @@ def _instructions(module: ModuleRecord) -> dict[str, InstructionRecord]:
 
 
 def _applied(module: ModuleRecord) -> set[str]:
-    """Names of the scalar computations that instructions apply to elements."""
+    """Return the names of scalar computations that instructions apply to elements."""
     found = set()
     for i in _instructions(module).values():
         for key in ("to_apply", "select", "scatter"):
@@ -226,7 +239,7 @@ def _applied(module: ModuleRecord) -> set[str]:
 
 
 def _links(stage: Stage) -> Iterable[Link]:
-    """The links that one stage's edits make."""
+    """Yield the links of one stage's edits."""
     waiting: list[Edit] = []
     derived: set[str] = set()
     for e in stage.edits:
@@ -250,7 +263,10 @@ def _links(stage: Stage) -> Iterable[Link]:
 
 
 def _from_parts(stage: int, e: Edit, added: Sequence[Edit]) -> Iterable[Link]:
-    """A replacement comes from all that a rule matched, but for what it still reads: transpose(dot(A, B)) => dot(B, A) from the transpose and from the dot."""
+    """Yield links from all matched instructions to the replacement, except those it still reads.
+
+    transpose(dot(A, B)) => dot(B, A) comes from the transpose and from the dot.
+    """
     parts = dict.fromkeys(name for _, name in e.cause.parts)
     if e.new.name in parts:
         return
@@ -266,7 +282,7 @@ def _size(stage: Stage) -> int:
 
 
 def _by_meaning(stage: Stage) -> Iterable[Link]:
-    """The links of a stage without edits, a change by hand or a step of a dump: instructions of the same meaning."""
+    """Yield the links of a stage without edits by meaning: a manual change or a step of a dump."""
     if not isinstance(stage.before, ModuleRecord) or not isinstance(stage.after, ModuleRecord):
         return
     if {*_instructions(stage.after)} == {*_instructions(stage.before)}:

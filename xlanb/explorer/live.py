@@ -1,4 +1,4 @@
-"""Compilation: a compilation that is stepped manually, one stage at a time, and recorded."""
+"""Compilation: a recorded compilation that is stepped manually, one stage at a time."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from xlanb.transforms.pipeline import HloPassPipeline
 _LAST_OF_MODULE = ("assembly",)
 _LAST_FOR_GPU = ("gpu_program",)
 _LAST_OF_GRAPH = ("execution", "compilation_cache")
-"""Stages after which a compilation may have ended: look ahead there."""
+"""Stages after which a compilation may have ended, so that looking ahead is needed."""
 
 
 class _Kept:
-    """Events of a stage that was computed in advance, held back until the user steps there."""
+    """Events of a stage computed in advance, held until the user steps there."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -49,7 +49,7 @@ class _Kept:
         self.events.append(event)
 
     def tell(self, recorder: Recorder) -> None:
-        """Hand them on."""
+        """Replay the events to an observer."""
         for event in self.events:
             recorder.on_event(event)
 
@@ -57,14 +57,17 @@ class _Kept:
 class Compilation(Displayable):
     """The live stepper: `step()` runs exactly one more stage of the compiler.
 
-    `x` is an HloModule, HLO text, a function (over xlanb.tf or JAX) with example arguments, or tensors and operations of a graph with a feed dictionary; a graph is run in `session`, a
-    new one by default, and then walks through clustering and execution too. So is a program of TensorFlow, which `Graph.from_tensorflow` takes, with its
-    arguments. `result` is what came out: an Executable, or what Session.run gives.
+    `x` is an HloModule, HLO text, a function (over xlanb.tf or JAX) with example arguments, or
+    tensors and operations of a graph with a feed dictionary. A graph is run in `session`, a new one
+    by default, and also goes through clustering and execution. So is a TensorFlow program that
+    `Graph.from_tensorflow` accepts, with its arguments. `result` is an Executable, or what
+    Session.run returns.
 
-    `target` is "cpu", or an NVIDIA GPU by its name ("a100", "h100"), which need not be here: then the passes are XLA:GPU's, the last stages PTX and the launches, and the result is a
+    `target` is "cpu", or the name of an NVIDIA GPU ("a100", "h100"), which need not be present.
+    Then the passes are XLA:GPU's, the last stages are PTX and the launches, and the result is a
     GpuExecutable. Graphs are compiled for the CPU.
 
-    `fork` leaves it after any of its stages for a compilation of its own; `branches` are those that did.
+    `fork` starts a separate compilation after any stage; `branches` lists them.
     """
 
     @filtered_traceback()
@@ -127,19 +130,20 @@ class Compilation(Displayable):
 
     @property
     def traces(self) -> list[Trace]:
-        """One trace per compilation so far, those of branches last."""
+        """One trace per compilation so far, branches last."""
         return [*self._recorder.traces, *(t for b in self.branches for t in b.traces)]
 
     @property
     def trace(self) -> Trace:
-        """The trace of the compilation that is under way (the latest; branches have their own)."""
+        """The trace of the current compilation (the latest; branches have their own)."""
         return self._recorder.traces[-1] if self._recorder.traces else Trace("nothing yet")
 
     def step(self) -> Stage | None:
-        """Run one more stage; None where none is left.
+        """Run one more stage; return None if none is left.
 
         Raises:
-            XlanbError: the stage failed; it stands in the trace, as failed, with what was good before it.
+            XlanbError: the stage failed; the trace has it as failed, with the last valid artifact
+                before it.
         """
         if self.is_done:
             return None
@@ -158,7 +162,7 @@ class Compilation(Displayable):
         return stage
 
     def _advance(self, observer: Recorder | _Kept) -> bool:
-        """Run one more stage for an observer; False where none is left."""
+        """Run one more stage for an observer; return False if none is left."""
         with observing(observer), in_force(self._flags), dumping(self._flags):
             try:
                 next(self._stages)
@@ -176,7 +180,7 @@ class Compilation(Displayable):
         return True
 
     def _look_ahead(self) -> None:
-        """Learn whether that was the last stage; where it was not, the next one is kept for the next step."""
+        """Find out whether that was the last stage; if not, keep the next one for the next step."""
         kept = _Kept()
         try:
             more = self._advance(kept)
@@ -189,7 +193,7 @@ class Compilation(Displayable):
 
     @property
     def coming(self) -> tuple[ComingStage, ...]:
-        """The stages that are left to run, in the pipeline's order; a loop shows its passes once."""
+        """The remaining stages, in pipeline order; a loop's passes are listed once."""
         if self.is_done and self._ahead is None:
             return ()
         is_graph = self._may_end_at is _LAST_OF_GRAPH
@@ -201,7 +205,7 @@ class Compilation(Displayable):
         return coming_stages(self.trace, self._passes, is_graph=is_graph, is_run=is_graph)
 
     def run_to(self, name: str) -> Stage:
-        """Step until a stage of this name (or kind) has run.
+        """Step until a stage with this name (or kind) has run.
 
         Raises:
             XlanbError: the compilation ended without one.
@@ -214,7 +218,9 @@ class Compilation(Displayable):
         )
 
     def steps_to(self, position: int) -> Iterator[Stage]:
-        """Step until the stage at this position of `coming` has run, giving each stage; earlier where its loop ends before it.
+        """Step until the stage at this position of `coming` has run, yielding each stage.
+
+        Stops earlier if its loop ends before it.
 
         Raises:
             XlanbError: there is no such position, or a stage failed.
@@ -231,7 +237,11 @@ class Compilation(Displayable):
                 return
 
     def finish(self, progress: Callable[[int, int, str], None] | None = None) -> Any:
-        """Run all that is left; the result. `progress` hears after each stage: how many have run, how many there will be about, the stage's name."""
+        """Run all remaining stages and return the result.
+
+        `progress` is called after each stage with the number run, the approximate total, and the
+        stage's name.
+        """
         while (stage := self.step()) is not None:
             if progress is not None:
                 done = len(self.trace)
@@ -251,22 +261,25 @@ class Compilation(Displayable):
         trace: Trace | None = None,
         name: str = "",
     ) -> Compilation:
-        """Another compilation that goes on from the HLO as it stood after a stage (a position or a name; by default the last so far).
+        """Return another compilation that continues from the HLO after a stage.
 
-        Its trace shares the stages up to there; what ran is not compiled again. After a stage of the backend the HLO before the backend is taken.
+        Its trace shares the stages up to there; they are not compiled again. After a backend stage,
+        the HLO before the backend is used.
 
         Args:
-            at: the stage.
-            text: HLO text to go on with instead of what stood there; constants that it leaves out (`{...}`) keep their values.
+            at: the stage, a position or a name; by default the last so far.
+            text: HLO text to use instead; constants that it omits (`{...}`) keep their values.
             without: passes that do not run from here on.
-            move: a pass -> the pass that it is to follow instead.
-            pipeline: other passes instead of those that are left ("default" and "xla" are names); see `remaining`.
-            trace: which compilation to leave, where there are several (the clusters of a graph; those of other branches); by default the latest.
-            name: what to call the branch.
+            move: a pass -> the pass that it should follow.
+            pipeline: other passes than the remaining ones ("default" and "xla" are names); see
+                `remaining`.
+            trace: which compilation to fork, if there are several (the clusters of a graph; those
+                of other branches); by default the latest.
+            name: the name of the branch.
 
         Raises:
-            HloEditError: the text is no module, or breaks a rule of HLO; has line and column.
-            XlanbError: there is no such stage, no HLO at it, or no such pass.
+            HloEditError: the text is not a module, or violates a rule of HLO; has line and column.
+            XlanbError: there is no such stage, it has no HLO, or there is no such pass.
         """
         left = branch(
             self.trace if trace is None else trace,
@@ -283,10 +296,13 @@ class Compilation(Displayable):
         return made
 
     def attempt(self, a: str, b: str, *, trace: Trace | None = None) -> Attempt:
-        """Fuse two instructions that our fusion pass did not fuse, go on with all other passes, and measure what that brings; the branch is one of `branches`.
+        """Fuse two instructions that our fusion pass did not fuse, and measure the effect.
+
+        All other passes run; the branch is one of `branches`.
 
         Raises:
-            XlanbError: no pass decided against it, the condition that failed cannot be lifted, or the branch cannot be compiled.
+            XlanbError: no pass decided against it, the failed condition cannot be overridden, or
+                the branch does not compile.
         """
         if self._target:
             raise ArgumentError(f"an attempt is measured by running it, and {self._target} programs cannot run here")
@@ -300,18 +316,22 @@ class Compilation(Displayable):
         return measured(origin, refused, made.trace)
 
     def remaining(self, at: int | str = -1) -> HloPassPipeline:
-        """The passes that are left to run after a stage: change them and give them to `fork` as its pipeline.
+        """Return the passes that remain after a stage.
+
+        Change them and pass them to `fork` as its pipeline.
 
         Raises:
-            XlanbError: there is no such stage, or no HLO at it.
+            XlanbError: there is no such stage, or it has no HLO.
         """
         return remaining(self.trace, at)
 
     def compare(self, *others: Compilation, inputs: Sequence[Any] = (), runs: int = 20) -> Comparison:
-        """This compilation and others (by default its branches), each finished, run in turns on the same inputs: see Comparison.
+        """Finish this compilation and others (by default its branches), and compare them.
+
+        They run alternately on the same inputs: see Comparison.
 
         Raises:
-            XlanbError: one cannot be compiled, or the inputs do not fit.
+            XlanbError: one does not compile, or the inputs do not match.
         """
         all_of_them = [self, *(others or self.branches)]
         for c in all_of_them:
@@ -319,10 +339,12 @@ class Compilation(Displayable):
         return compare(*(c.trace for c in all_of_them), inputs=inputs, runs=runs)
 
     def run(self, *inputs: Any) -> Any:
-        """Finish, then run the program with a clock around each kernel: on `inputs`, else on those of the last run, else on the example arguments, else on random ones. The run becomes a stage.
+        """Finish, then run the program with a timer around each kernel; the run becomes a stage.
+
+        Uses `inputs`, else those of the last run, else the example arguments, else random ones.
 
         Raises:
-            XlanbError: it cannot be compiled, or the inputs do not fit.
+            XlanbError: it does not compile, or the inputs do not match.
         """
         self.finish()
         return run_traced(self.trace, inputs)
@@ -335,13 +357,19 @@ class Compilation(Displayable):
 
 
 def _runs_before(coming: Sequence[ComingStage], position: int) -> int:
-    """How often the pass at a position will have run when it has: the rest of a round and the rounds after it list a pass of a loop twice."""
+    """Return how often the pass at a position will have run when it has.
+
+    A loop's pass is listed twice: in the rest of the current round, and in later rounds.
+    """
     wanted = coming[position]
     return sum(c.name == wanted.name and c.pipeline == wanted.pipeline for c in coming[: position + 1])
 
 
 def _arrays(module: HloModule, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arrays among example arguments, one for each parameter of the module; none where they are shapes and dtypes alone."""
+    """Return the example arguments as arrays, one per module parameter.
+
+    Returns () if they are only shapes and dtypes.
+    """
     try:
         flat = module.flat_arguments(args) if args else ()
     except XlanbError:  # named arguments, say: the program is tried with others then
@@ -350,7 +378,7 @@ def _arrays(module: HloModule, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _without_targets(stages: Stages[Any], count: int) -> Stages[Any]:
-    """The same stages, with the values of the first fetches alone."""
+    """Return the same stages, with the values of the first fetches only."""
     return list((yield from stages))[:count]
 
 

@@ -1,6 +1,4 @@
-"""Match the instructions of two modules: by their computation, their names, their neighbours, and
-last their text.
-"""
+"""Match the instructions of two modules: by computation, names, neighbors, and last text."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ Key = tuple[str, str]
 
 
 class ModuleSide:
-    """The instructions of a module by (computation, name), with what each computes as a number."""
+    """A module's instructions by (computation, name), with a number for what each computes."""
 
     def __init__(self, module: ModuleRecord) -> None:
         self.module = module
@@ -43,7 +41,7 @@ class ModuleSide:
         )
 
     def items(self) -> Iterator[tuple[Key, InstructionRecord]]:
-        """What takes part: everything but the parameters of fused computations, which stand for operands."""
+        """Yield all instructions except fused computations' parameters, which are operands."""
         for c in self.module.computations:
             fused = c.name in self._fused
             for i in c.instructions:
@@ -52,7 +50,7 @@ class ModuleSide:
 
     @cached_property
     def users(self) -> Mapping[Key, list[Key]]:
-        """Who takes an instruction as operand, each once; within its computation."""
+        """Each instruction's users within its computation, without repeats."""
         found: dict[Key, list[Key]] = defaultdict(list)
         for (c, name), i in self.items():
             for o in dict.fromkeys(i.operands):
@@ -61,7 +59,7 @@ class ModuleSide:
 
     @cached_property
     def callers(self) -> Mapping[str, Key]:
-        """The fusion that a fused computation belongs to."""
+        """The fusion of each fused computation."""
         return {
             n: (c.name, i.name)
             for c in self.module.computations
@@ -71,11 +69,15 @@ class ModuleSide:
         }
 
     def local(self, key: Key) -> tuple[Any, ...]:
-        """What an instruction is by itself, without names, layouts and operands."""
+        """Return an instruction's own properties, without names, layouts and operands."""
         return _local(self.at(key), self.called)
 
     def source(self, key: Key) -> Key:
-        """Where a value is computed: a fused computation's parameter is the fusion's operand, a fusion is its root, a tuple's element what was put in."""
+        """Return where a value is computed, looking through fusions and tuples.
+
+        A fused computation's parameter is the fusion's operand, a fusion is its root, and a tuple's
+        element is the operand of the tuple.
+        """
         for _ in range(_MAX_DEPTH):
             i = self.at(key)
             if i.opcode is Op.PARAMETER and key[0] in self.callers:
@@ -98,11 +100,14 @@ class ModuleSide:
         return key
 
     def at(self, key: Key) -> InstructionRecord:
-        """The instruction of a key."""
+        """Return the instruction of a key."""
         return self.module.by_name[key[0]].by_name[key[1]]
 
     def _visit(self, name: str, arguments: Sequence[int] | None, depth: int) -> int:
-        """Give every instruction of a computation its meaning; that of the root. `arguments` are the meanings of a fusion's operands."""
+        """Compute the meaning of every instruction of a computation; return the root's.
+
+        `arguments` are the meanings of a fusion's operands.
+        """
         computation = self.module.by_name[name]
         self._seen_through.add(name)
         for i in computation.instructions:
@@ -123,7 +128,7 @@ class ModuleSide:
         return hash((_local(i, self.called), operands))
 
     def _element(self, name: str, i: InstructionRecord, whole: int) -> int:
-        """An element of a tuple that a fusion (or a tuple instruction) makes is what that element computes."""
+        """Return the meaning of a tuple's element, made by a fusion or a tuple instruction."""
         index = i.attributes.get("index", 0)
         source_in, source = name, self.module.by_name[name].by_name.get(i.operands[0])
         while source is not None and source.opcode is Op.FUSION and source.called_computations:
@@ -135,7 +140,7 @@ class ModuleSide:
         return hash(("element", index, whole))
 
     def called(self, name: str) -> int:
-        """What a called computation (a reducer, a loop's body) computes."""
+        """Return the meaning of a called computation (a reducer, a loop's body)."""
         if name not in self._computations:
             self._computations[name] = 0  # a recursive call stands for itself
             if name in self.module.by_name:
@@ -144,13 +149,13 @@ class ModuleSide:
 
 
 def _local(i: InstructionRecord, called: Callable[[str], int]) -> tuple[Any, ...]:
-    """What an instruction is by itself, without names and layouts."""
+    """Return an instruction's own properties, without names and layouts."""
     attributes = tuple((k, plain(v, called)) for k, v in sorted(i.attributes.items()))
     return (str(i.opcode), i.shape.text(layout=False), attributes)
 
 
 def plain(value: Any, called: Callable[[str], int]) -> Any:
-    """An attribute's value as it is compared: a computation by what it computes."""
+    """Return an attribute's value for comparison; a computation by its meaning."""
     if isinstance(value, ComputationName):
         return called(value.name)
     if isinstance(value, tuple) and value and isinstance(value[0], ComputationName):
@@ -163,7 +168,7 @@ def plain(value: Any, called: Callable[[str], int]) -> Any:
 
 @dataclass
 class Pairs:
-    """The instructions of two modules that are one another's counterparts; each step pairs what those before it left over."""
+    """Matched instructions of two modules; each step pairs what earlier ones left."""
 
     left: ModuleSide
     right: ModuleSide
@@ -171,7 +176,7 @@ class Pairs:
     backward: dict[Key, Key] = field(default_factory=dict)
 
     def find(self) -> None:
-        """Pair instructions, the most certain pairs first."""
+        """Pair instructions, most certain pairs first."""
         self._by(lambda side, key, i: (str(i.opcode), side.meaning.get(key, 0)))
         self._by(lambda side, key, i: (key, i.metadata.op_name, side.local(key)))
         self._by_neighbours(lambda side, key: side.local(key))
@@ -181,14 +186,18 @@ class Pairs:
         self._by(lambda _, key, i: None if i.opcode in _LEAVES else (str(i.opcode), key))
 
     def _add(self, a: Key, b: Key) -> bool:
-        """Pair two that are free."""
+        """Pair two unpaired instructions."""
         if a in self.forward or b in self.backward:
             return False
         self.forward[a], self.backward[b] = b, a
         return True
 
     def _by(self, sort: Callable[[ModuleSide, Key, InstructionRecord], Hashable | None]) -> None:
-        """Pair what is alike: of several those of one name first, then those in one computation, then those inside or outside the entry, then in order. None is like nothing."""
+        """Pair instructions with equal keys; a None key matches nothing.
+
+        Of several, pair first those with equal names, then those in one computation, then those
+        both inside or outside the entry, then in order.
+        """
         groups = []
         for side, taken in ((self.left, self.forward), (self.right, self.backward)):
             groups.append([(k, g) for k, i in side.items() if k not in taken and (g := sort(side, k, i)) is not None])
@@ -209,7 +218,10 @@ class Pairs:
                     self._add(key, found.pop())
 
     def _by_neighbours(self, sort: Callable[[ModuleSide, Key], Hashable]) -> None:
-        """Operands at the same place of counterparts, and users that take counterparts at the same place, where there is one such on either side."""
+        """Pair operands of matched instructions, and users that take them at the same position.
+
+        There must be only one such candidate on each side.
+        """
         work = list(self.forward.items())
         while work:
             a, b = work.pop()
@@ -227,7 +239,7 @@ class Pairs:
         return known and u not in self.forward and v not in self.backward and not self._is_inner(u, v)
 
     def _is_inner(self, u: Key, v: Key) -> bool:
-        """Whether one is the parameter of a fused computation, which stands for an operand."""
+        """Whether one is a fused computation's parameter, which represents an operand."""
         return any(
             side.at(k).opcode is Op.PARAMETER and k[0] in side.callers for side, k in ((self.left, u), (self.right, v))
         )
@@ -235,7 +247,7 @@ class Pairs:
     def _single_users(
         self, side: ModuleSide, key: Key, sort: Callable[[ModuleSide, Key], Hashable]
     ) -> dict[Hashable, Key]:
-        """The free users of an instruction by what they are and the place where they take it; where several are alike, none."""
+        """Return an instruction's unpaired users by properties and operand position, if unique."""
         taken = self.forward if side is self.left else self.backward
         found: dict[Hashable, list[Key]] = defaultdict(list)
         for user in side.users.get(key, ()):
@@ -246,13 +258,16 @@ class Pairs:
 
 
 def _looks(_: ModuleSide, __: Key, i: InstructionRecord) -> Hashable | None:
-    """Opcode, shape and the op that it came from, where that is known. A constant of another value is another constant."""
+    """Return opcode, shape and op_name as a key, or None if there is no op_name.
+
+    Constants have no key, because constants with other values differ.
+    """
     if i.opcode in _LEAVES or not i.metadata.op_name:
         return None
     return (str(i.opcode), i.shape.text(layout=False), i.metadata.op_name)
 
 
 def _kin(side: ModuleSide, key: Key) -> Hashable:
-    """The opcode; of constants the shape too."""
+    """Return the opcode; for constants, also the shape."""
     i = side.at(key)
     return (str(i.opcode), i.shape.text(layout=False) if i.opcode in _LEAVES else "")

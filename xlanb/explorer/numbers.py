@@ -1,4 +1,4 @@
-"""Evaluate snapshots again, flatten results to leaves, and compare two results."""
+"""Evaluate snapshots, flatten results to leaves, and compare two results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ULPS = 16
 
 
 def module_of(record: ModuleRecord) -> HloModule:
-    """The live module of a snapshot.
+    """Return the live module of a snapshot.
 
     Raises:
         XlanbError: constants were dumped without their values.
@@ -37,14 +37,17 @@ def _is_elided(i: InstructionRecord) -> bool:
 
 
 def leaves_of(value: Any) -> list[NDArray[Any]]:
-    """The arrays of a result, in order."""
+    """Return the arrays of a result, in order."""
     if isinstance(value, tuple | list):
         return [leaf for v in value for leaf in leaves_of(v)]
     return [] if value is None else [np.asarray(value)]
 
 
 def compared(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, int]:
-    """The largest error relative to the reference's largest magnitude, and the elements that are finite on one side only."""
+    """Return the largest error, and how many elements are finite on one side only.
+
+    The error is relative to the reference's largest magnitude.
+    """
     if a.size == 0:
         return 0.0, 0
     if a.dtype.kind == "b" or from_dtype(a.dtype).is_integral:
@@ -59,13 +62,13 @@ def compared(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, int]:
 
 
 def tolerance_of(results: list[NDArray[Any]]) -> float:
-    """Some units in the last place of the coarsest floating dtype among the results."""
+    """Return some units in the last place of the coarsest floating dtype among the results."""
     steps = [float(finfo(r.dtype).eps) for r in results if not from_dtype(r.dtype).is_integral and r.dtype.kind != "b"]
     return _ULPS * max(steps, default=0.0)
 
 
 def time_text(seconds: float | None) -> str:
-    """A time for people: "1.23 ms"; "unknown" where it was not measured, never zero."""
+    """Format a time: "1.23 ms"; "unknown" if it was not measured."""
     if seconds is None:
         return "unknown"
     for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):

@@ -1,6 +1,7 @@
-"""Numerics: what the results of a program are after every pass, by the reference interpreter.
+"""Compute a program's results after every pass in the reference interpreter.
 
-It evaluates every opcode in one plain way: where ranges or errors change from one pass to the next, a rewrite did it and not the code that runs.
+It evaluates every opcode in one plain way. If ranges or errors change from one pass to the next, a
+rewrite caused it, not the generated code.
 """
 
 from __future__ import annotations
@@ -35,16 +36,17 @@ if TYPE_CHECKING:
 MAX_STEPS = 1_000_000
 MAX_BYTES = 1 << 29
 MAX_FLOPS = 20_000_000_000
-"""Limit for one evaluation: some seconds of NumPy."""
+"""The most flops of one evaluation: some seconds of NumPy."""
 _COLUMNS = ("stage", "pass", "result", "min", "max", "nan", "inf", "err", "failure")
 
 
 @dataclass(frozen=True)
 class ResultNumbers:
-    """One result after one stage: `name` is its instruction in the module before all passes.
+    """One result after one stage; `name` is its instruction in the module before all passes.
 
-    `min` and `max` are those of the finite elements (None: there are none; complex numbers by their magnitude), `nan` and `inf` counts. `err` is the largest error relative to the reference's
-    largest magnitude, None where elements are finite on one side only.
+    `min` and `max` are those of the finite elements (None if there are none; complex numbers by
+    magnitude), `nan` and `inf` are counts. `err` is the largest error relative to the reference's
+    largest magnitude, None if elements are finite on one side only.
     """
 
     name: str
@@ -65,14 +67,14 @@ class StageNumbers:
 
     @property
     def err(self) -> float | None:
-        """The largest error of any result; None where it has none."""
+        """The largest error of any result, or None if it has none."""
         errors = [r.err for r in self.results]
         return None if not errors or None in errors else max(e for e in errors if e is not None)
 
 
 @dataclass(frozen=True)
 class Numerics(Displayable, Plottable):
-    """The results after the module before all passes and after each pass that changed something, in order."""
+    """The results before all passes, and after each pass that changed something, in order."""
 
     stages: tuple[StageNumbers, ...]
 
@@ -88,17 +90,20 @@ class Numerics(Displayable, Plottable):
         return framed(rows, columns=list(_COLUMNS)).sort_values(["stage"], kind="stable", ignore_index=True)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """`table`: a row for each stage and result."""
+        """Return `table`: a row for each stage and result."""
         return self.table
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """What a notebook shows."""
+        """Return the tables for notebooks."""
         return (("results after each pass, by the reference interpreter", self.table),)
 
     @property
     def data(self) -> dict[int, list[dict[str, Any]]]:
-        """For the step view, ready for JSON: by stage, a row for each result; a stage without results has a row that says why."""
+        """Return JSON data for the step view: by stage, a row for each result.
+
+        A stage without results has a row that says why.
+        """
         return {
             s.stage.index: [vars(r) for r in s.results]
             or [{"name": s.failure, "min": None, "max": None, "nan": 0, "inf": 0, "err": None}]
@@ -172,10 +177,10 @@ def _after(
 
 
 def _evaluated(module: HloModule, arrays: Sequence[Any], deadline: float) -> Any:
-    """The results, within limits.
+    """Evaluate the results within limits.
 
     Raises:
-        XlanbError: it is too large, or the interpreter cannot.
+        XlanbError: the module is too large, or the interpreter cannot evaluate it.
     """
     left = deadline - time.monotonic()
     if left <= 0:
@@ -209,7 +214,7 @@ def _of_result(name: str, value: NDArray[Any], reference: NDArray[Any]) -> Resul
 
 
 def _result_names(module: HloModule, count: int) -> list[str]:
-    """A name for each result: the instructions that a tuple at the root holds."""
+    """Return a name for each result: the elements of a root tuple."""
     root = module.entry_computation.root
     names = [o.name for o in root.operands] if root.opcode is HloOpcode.TUPLE else [root.name]
     return names if len(names) == count else [f"{root.name}.{k}" for k in range(count)]

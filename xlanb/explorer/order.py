@@ -1,4 +1,4 @@
-"""The passes of a pipeline as a tree of numbered entries, and a pipeline of the same passes in another order: what is moved by hand."""
+"""A pipeline as a tree of numbered passes, and a pipeline with its passes reordered by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
 
 
 def pass_tree(pipeline: HloPassPipeline) -> list[dict[str, Any]]:
-    """Passes and pipelines in order, each {"id", "name", "loop"} with "inside" where it holds others; ids are numbers in order of the walk, `loop` says that it runs to a fixed point."""
+    """Return passes and pipelines in order, each {"id", "name", "loop"}, with "inside" if any.
+
+    Ids count in the order of the walk; `loop` means that it runs to a fixed point.
+    """
     count = 0
 
     def entry(p: AnyPass) -> dict[str, Any]:
@@ -26,10 +29,12 @@ def pass_tree(pipeline: HloPassPipeline) -> list[dict[str, Any]]:
 
 
 def reordered(pipeline: HloPassPipeline, order: Sequence[Any]) -> HloPassPipeline:
-    """The passes of a pipeline in another order: entries [id] or [id, [entries inside]], ids as `pass_tree` gives them; what is not named is left out.
+    """Return a pipeline with its passes in another order; unnamed passes are omitted.
+
+    Entries are [id] or [id, [entries inside]], with the ids of `pass_tree`.
 
     Raises:
-        XlanbError: an id is unknown or comes twice, or a pass is to hold others.
+        XlanbError: an id is unknown or repeated, or a pass has entries inside.
     """
     known: list[AnyPass] = []
 
@@ -63,10 +68,10 @@ def reordered(pipeline: HloPassPipeline, order: Sequence[Any]) -> HloPassPipelin
 
 
 def _entry(entry: Any) -> tuple[int, Sequence[Any]]:
-    """An entry as it came from a front end.
+    """Return an entry from a front end.
 
     Raises:
-        XlanbError: it is none.
+        XlanbError: it is malformed.
     """
     if isinstance(entry, list | tuple) and entry and isinstance(entry[0], int):
         inside = entry[1] if len(entry) > 1 else ()

@@ -1,4 +1,4 @@
-"""Recorder: the observer that turns the compiler's events into traces."""
+"""Recorder: an observer that turns the compiler's events into traces."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ class Recorder:
             session.run(...)
         recorder.traces
 
-    A compilation that continues another (a cluster of a graph) starts with the stages of that one; a graph whose clusters
-    all have a trace of their own is not listed again by itself. Given a `trace`, the first compilation goes on with that one: a branch.
+    A compilation that continues another (a cluster of a graph) starts with that one's stages; a
+    graph whose clusters all have their own trace is not listed separately. Given a `trace`, the
+    first compilation continues
+    it: a branch.
     """
 
     def __init__(self, trace: Trace | None = None) -> None:
@@ -47,7 +49,7 @@ class Recorder:
         return [t for key, t in self._traces.items() if key not in self._continued and t.stages]
 
     def on_event(self, event: Event) -> None:
-        """Take one event of the compiler."""
+        """Handle one event of the compiler."""
         if isinstance(event, Edit):
             self._edits.append(event)
         elif isinstance(event, Decision):
@@ -62,7 +64,7 @@ class Recorder:
                 _note(trace, event)
 
     def begin(self, event: CompilationStarted) -> Trace:
-        """The trace of a compilation that begins."""
+        """Return the trace of a compilation that begins."""
         if self._branch is not None:
             found, self._branch = self._branch, None
             self._traces[event.key] = found
@@ -91,7 +93,7 @@ def _has_such(trace: Trace, kind: type[ModuleRecord | GraphRecord]) -> bool:
 
 
 def _note(trace: Trace, event: PassesChosen | Compiled | Executed) -> None:
-    """What is recorded of a compilation besides its stages."""
+    """Record facts about a compilation other than its stages."""
     if isinstance(event, PassesChosen):
         trace.pipeline, trace.passes_from = event.pipeline, len(trace.stages)
     elif isinstance(event, Compiled):

@@ -1,4 +1,4 @@
-"""`recording`: the traces of all programs that are compiled meanwhile, in any thread."""
+"""`recording`: collect the traces of all programs compiled during a block, in any thread."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SHOWN = 30
 
 @dataclass
 class RecordedProgram:
-    """A compilation and the runs of its program while it was recorded. Times are wall seconds."""
+    """A compilation and its program's runs while recorded. Times are wall seconds."""
 
     trace: Trace
     thread: str
@@ -50,12 +50,12 @@ class RecordedProgram:
 
     @property
     def run_seconds(self) -> float:
-        """The time of all runs together."""
+        """The total time of all runs."""
         return self._counted[1]
 
     @property
     def seconds(self) -> float:
-        """The time that it took: compilation and runs."""
+        """The total time of compilation and runs."""
         return self.compile_seconds + self.run_seconds
 
     @property
@@ -73,12 +73,12 @@ class RecordedProgram:
         return self.counter.runs, self.counter.seconds
 
     def compiled_until(self, now: float) -> None:
-        """Let the compilation have taken until now, where it is not over."""
+        """Set the end of the compilation to now, if it is not over."""
         if not self.is_compiled:
             self.compile_seconds = now - self.begin
 
     def end(self) -> None:
-        """Count no further runs."""
+        """Stop counting runs."""
         self._ended = self._counted
         if self.counter is not None:
             self.counter.end()
@@ -86,10 +86,12 @@ class RecordedProgram:
 
 
 class Recording(Displayable, Plottable):
-    """The programs that were compiled during a `recording` block, slowest first: by the time of the compilation and of all runs in the block together.
+    """The programs compiled during a `recording` block, slowest first.
 
-    `len(r)` programs; `r[0]` is the Trace of the slowest, `r["jit_step"]` that of a name; iterating gives the traces. `r.explore()` opens them as one list, `r.to_dataframe()` is the table that
-    `print(r)` shows. While the block runs it shows what there is so far.
+    The order is by the time of the compilation plus all runs in the block. There are `len(r)`
+    programs; `r[0]` is the Trace of the slowest, `r["jit_step"]` that of a name; iterating yields
+    the traces. `r.explore()` opens them as one list, and `r.to_dataframe()` is the table that
+    `print(r)` shows. During the block, it shows what was recorded so far.
     """
 
     reads_code_later = True
@@ -105,7 +107,7 @@ class Recording(Displayable, Plottable):
     # -- events -------------------------------------------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
-        """Take one event of the compiler, in the thread that compiles."""
+        """Handle one event of the compiler, in the compiling thread."""
         recorder = self._recorders.get(threading.get_ident())
         if isinstance(event, CompilationStarted):
             if not self._is_over:
@@ -145,7 +147,7 @@ class Recording(Displayable, Plottable):
             found.counter = executable.count_runs()
 
     def end(self) -> None:
-        """Record nothing that begins from now on, and count no further runs."""
+        """Stop recording new compilations, and stop counting runs."""
         with self._lock:
             self._is_over = True
             for program in self._found.values():
@@ -163,7 +165,7 @@ class Recording(Displayable, Plottable):
 
     @property
     def headline(self) -> str:
-        """How many programs, and their times together."""
+        """Return the number of programs, and their total times."""
         programs = self.programs
         if not programs:
             return _NOTHING
@@ -175,7 +177,7 @@ class Recording(Displayable, Plottable):
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """What a notebook shows."""
+        """Return the tables for notebooks."""
         return (("compiled meanwhile", self.to_dataframe()),)
 
     def __len__(self) -> int:
@@ -185,11 +187,11 @@ class Recording(Displayable, Plottable):
         return iter([p.trace for p in self.programs])
 
     def __getitem__(self, key: int | str) -> Trace:
-        """A program's Trace: by rank (0 is the slowest), or by name.
+        """Return a program's Trace, by rank (0 is the slowest) or by name.
 
         Raises:
-            XlanbError: none has that name; the message has the nearest.
-            IndexError: there are not so many.
+            XlanbError: no program has that name; the message lists the nearest.
+            IndexError: there are fewer programs.
         """
         traces = list(self)
         if isinstance(key, int):
@@ -203,7 +205,12 @@ class Recording(Displayable, Plottable):
 
     @boundary("list the recorded programs")
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per program, slowest first: name, seconds (of compilation and runs), compile_seconds, runs, run_seconds, instructions before and after the passes, passes that changed something, thread, whether it failed."""
+        """Return one row per program, slowest first.
+
+        Columns: name, seconds (of compilation and runs), compile_seconds, runs, run_seconds,
+        instructions before and after the passes, passes that changed something, thread, whether it
+        failed.
+        """
         rows = [
             {
                 "program": p.trace.name,
@@ -222,7 +229,7 @@ class Recording(Displayable, Plottable):
         return framed(rows, columns=_COLUMNS)
 
     def explore(self, most: int | None = _SHOWN) -> Any:
-        """The step view of all programs in one list, slowest first: of the `most` slowest, of all with None.
+        """Return the step view of the `most` slowest programs in one list, or of all with None.
 
         Raises:
             XlanbError: nothing was compiled.
@@ -234,7 +241,10 @@ class Recording(Displayable, Plottable):
 
     @boundary("write a page")
     def to_html(self, path: str, most: int | None = _SHOWN) -> None:
-        """Write the step view of the `most` slowest programs as one self-contained page that works from disk with no network."""
+        """Write the step view of the `most` slowest programs as one self-contained page.
+
+        It works from disk with no network.
+        """
         displays.write_page(list(self)[:most], path)
 
     def __str__(self) -> str:
@@ -255,18 +265,22 @@ class Recording(Displayable, Plottable):
 
 @contextmanager
 def recording() -> Iterator[Recording]:
-    """Keep the Trace of every program that is compiled meanwhile, in any thread of the process, with the number and time of its runs.
+    """Record the Trace of every program compiled in the block, in any thread, with its runs.
 
         with xlanb.recording() as r:
             train()
         print(r)         # a table, slowest first
         r.explore()      # the step view of all of them
 
-    What JAX compiles on the backend xlanb is recorded, and what `xlanb.jit`, `xlanb.compile` and the sessions of this thread compile. What was compiled before is not compiled again, and so is not in
-    it: a jitted function that was called before the block (`jax.clear_caches()` has JAX forget them), and what JAX finds in its persistent compilation cache; nor are runs of such programs counted.
+    Records what JAX compiles on the backend xlanb, and what `xlanb.jit`, `xlanb.compile` and this
+    thread's sessions compile. Programs compiled earlier are not compiled again, so neither they nor
+    their runs are recorded: a jitted function called before the block (`jax.clear_caches()` makes
+    JAX forget them), and what JAX finds in its persistent compilation cache.
 
-    Recordings may be nested, and opened in several threads at once: each has all that is compiled while it is open. An error ends the block as usual, and the recording stays readable, a
-    compilation that failed with its failed stage. Compiling takes longer while it is recorded; outside of such a block nothing of it costs anything.
+    Recordings may be nested, and opened in several threads at once: each has all that is compiled
+    while it is open. An error ends the block as usual; the recording stays readable, with the
+    failed stage of a compilation that failed. Recording slows compilation down; outside such a
+    block it costs nothing.
 
     Yields:
         The Recording.
@@ -287,7 +301,7 @@ _NOTHING = "nothing was compiled during the recording: cached programs are not c
 
 
 def _add_code(trace: Trace, executable: Executable) -> None:
-    """The stages of LLVM IR and assembly, whose texts are made when they are first looked at."""
+    """Add stages for LLVM IR and assembly, whose texts are generated on first use."""
     before: Artifact | Deferred | None = trace.stages[-1].given_after if trace.stages else None
     for kind, attribute in _CODE.items():
         after = Deferred(partial(getattr, executable, attribute))
@@ -296,7 +310,7 @@ def _add_code(trace: Trace, executable: Executable) -> None:
 
 
 def _instructions(trace: Trace, *, first: bool) -> int | None:
-    """How many HLO instructions there were before or after the passes."""
+    """Return the number of HLO instructions before or after the passes."""
     stages = trace.stages if first else reversed(trace.stages)
     counts = (getattr(s.given_after, "instruction_count", None) for s in stages)
     return next((c for c in counts if c is not None), None)

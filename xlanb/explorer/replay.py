@@ -1,8 +1,8 @@
-"""Why and why not, for the real XLA: xlanb's own conditions, asked about the module that a pass of the real one began with.
+"""Explain the real XLA's decisions by xlanb's own conditions.
 
-A dump says what a pass of the real XLA did, and not why. Our pass of that name, with the options of XLA:CPU's pipeline, runs
-on a copy of the same module and tells its decisions: a replay. What the real pass did is read in the module after it: a fact.
-Where the two differ it is said.
+A dump shows what a pass of the real XLA did, but not why. Our pass of that name, with the options
+of XLA:CPU's pipeline, runs on a copy of the same module and reports its decisions: a replay. What
+the real pass did follows from the module after it: a fact. Differences are reported.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ Answer = tuple[Decision, int, str]
 class Replay(Displayable):
     """A pass of the real XLA, and our pass of its name run on the module before it.
 
-    `before` and `real` are the modules before and after the real pass, `after` is what ours made of `before`; `release` is
-    the release of JAX whose XLA:CPU has the options that it ran with.
+    `before` and `real` are the modules before and after the real pass, `after` is our pass's result
+    from `before`;
+    `release` is the JAX release whose XLA:CPU options it used.
     """
 
     name: str
@@ -73,11 +74,11 @@ class Replay(Displayable):
 
     @cached_property
     def known(self) -> dict[str, tuple[str, InstructionRecord]]:
-        """By name the instructions of the module before, each with its computation."""
+        """The instructions of the module before, by name, each with its computation."""
         return {i.name: (c.name, i) for c in self.before.computations for i in c.instructions}
 
     def together(self, a: str, b: str) -> tuple[str, str]:
-        """The fusion that holds two instructions of the module before, after the real pass and after ours; "" for none."""
+        """Return the fusion with both instructions, after the real pass and ours; "" if none."""
         meanings = [self._side.meaning[self.known[n][0], n] for n in (a, b)]
         real, ours = (fused.holder(*meanings) for fused in self._fused)
         return real, ours
@@ -87,14 +88,14 @@ class Replay(Displayable):
         return _forms(self.before), _forms(self.real), _forms(self.after)
 
     def gone(self, name: str) -> tuple[bool, bool]:
-        """Whether an instruction is gone after the real pass, and after ours."""
+        """Return whether an instruction is gone after the real pass, and after ours."""
         _, real, ours = self._forms
         return name not in real, name not in ours
 
     def rewritten(self, name: str) -> tuple[str, str]:
-        """What became of an instruction by the real pass, and by ours.
+        """Return what the real pass, and ours, made of an instruction.
 
-        "" where it is as it was, by opcode, shape, attributes and the opcodes of its operands.
+        "" if it has the same opcode, shape, attributes and operand opcodes.
         """
         before, *after = self._forms
         real, ours = ("" if (now := a.get(name)) == before[name] else _in_words(now) for a in after)
@@ -102,10 +103,11 @@ class Replay(Displayable):
 
     @cached_property
     def outcomes(self) -> tuple[tuple[str, str, bool, bool], ...]:
-        """What was decided, by the real pass and by ours.
+        """What the real pass and ours decided.
 
-        Of fusion for each edge between two instructions whether it lies in a fusion afterwards: producer, consumer, real,
-        ours. Of other passes for each instruction whether it was taken out or rewritten: its name, "", real, ours.
+        For fusion: for each edge between two instructions, whether it is in a fusion afterwards
+        (producer, consumer, real, ours). For other passes: for each instruction, whether it was
+        removed or rewritten (its name, "", real, ours).
         """
         return tuple(self._edges() if self.name == "fusion" else self._instructions())
 
@@ -130,17 +132,21 @@ class Replay(Displayable):
 
     @property
     def agreement(self) -> float:
-        """Share of the outcomes that are alike, 0 to 1; 1 where there is nothing to decide."""
+        """The share of equal outcomes, 0 to 1; 1 if there are none."""
         alike = [real == ours for _, _, real, ours in self.outcomes]
         return sum(alike) / len(alike) if alike else 1.0
 
     @property
     def differences(self) -> tuple[tuple[str, str, bool, bool], ...]:
-        """The outcomes that are not."""
+        """The outcomes that differ."""
         return tuple(o for o in self.outcomes if o[2] != o[3])
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per outcome: producer, consumer ("" of other passes than fusion), whether the real pass did it, whether ours would."""
+        """Return one row per outcome.
+
+        Columns: producer, consumer ("" for passes other than fusion), whether the real pass did it,
+        whether ours would.
+        """
         return framed(list(self.outcomes), ["producer", "consumer", "real", "replay"])
 
     def __str__(self) -> str:
@@ -159,7 +165,7 @@ class Replay(Displayable):
         return f"<Replay {self.name}, stage {self.stage}: {self.agreement:.0%} alike>"
 
     def decided(self) -> Iterator[Decision]:
-        """Of a fusion pass that was asked about every name: for each edge what ours decided last."""
+        """Yield our last decision per edge, of a fusion pass that was asked about every name."""
         last: dict[tuple[str, str], Decision] = {}
         for d in self.decisions:
             first, *others = d.subject
@@ -179,7 +185,10 @@ class Replay(Displayable):
     # -- answers ------------------------------------------------------------------------------------------------
 
     def about(self, here: list[list[str]]) -> Iterator[Answer]:
-        """What ours decided about an instruction, or about two, and what the real one did; each under the names that it has in the module before."""
+        """Yield our decisions about one or two instructions, and what the real pass did.
+
+        `here` has each one's names in the module before.
+        """
         found = [d for d in self.decisions if _is_about(d, here)]
         yield from ((d, self.stage, REPLAY) for d in found)
         if len(here) == 2:
@@ -209,7 +218,7 @@ class Replay(Displayable):
     def _compared(
         self, subject: tuple[str, ...], action: str, asked: str, did: tuple[str | bool, str | bool]
     ) -> Iterator[Answer]:
-        """What the real pass did, and whether ours does the same."""
+        """Yield what the real pass did, and whether ours does the same."""
         real, ours = did
         seen = Predicate(asked, bool(real), real if isinstance(real, str) else "")
         yield Decision(Cause(self.name), action, subject, bool(real), (seen,)), self.stage, FACT
@@ -221,7 +230,7 @@ class Replay(Displayable):
 
 
 class _Fused:
-    """What lies in the fusions of a module, by what it computes."""
+    """The contents of a module's fusions, by what they compute."""
 
     def __init__(self, module: ModuleRecord) -> None:
         side = ModuleSide(module)
@@ -238,12 +247,12 @@ class _Fused:
                             self.edges.add((side.meaning[name, o], meaning))
 
     def holder(self, a: int, b: int) -> str:
-        """A fusion that holds both of two values."""
+        """Return a fusion that contains both values."""
         return next((name for name, inside in self._inside.items() if a in inside and b in inside), "")
 
 
 class _Decisions(list[Decision]):
-    """Keeps the decisions of what runs."""
+    """Collects the decisions of a pass run."""
 
     def on_event(self, event: object) -> None:
         if isinstance(event, Decision):
@@ -252,7 +261,7 @@ class _Decisions(list[Decision]):
 
 @dataclass(frozen=True)
 class _Run:
-    """A run of a pass of the real XLA that can be replayed."""
+    """A run of a real XLA pass that can be replayed."""
 
     name: str
     index: int
@@ -263,10 +272,11 @@ class _Run:
 
 
 def replay(trace: Trace, stage: int | str = "fusion", names: Iterable[str] = ()) -> Replay:
-    """Ask xlanb's conditions what a pass of the real XLA decided; about `names` to the end.
+    """Replay a pass of the real XLA with xlanb's conditions; check all of them for `names`.
 
     Raises:
-        XlanbError: the stage is no pass that tells decisions, or holds too large a module, or our pass cannot run on it.
+        XlanbError: the stage's pass reports no decisions, its module is too large, or our pass
+            cannot run on it.
     """
     runs = list(_runs(trace))
     wanted = [r for r in runs if stage in (r.name, r.index)]
@@ -277,9 +287,9 @@ def replay(trace: Trace, stage: int | str = "fusion", names: Iterable[str] = ())
 
 
 def answers(trace: Trace, names: Mapping[str, Collection[str]]) -> Iterator[Answer]:
-    """What xlanb's conditions say of an instruction, or of two, at each pass of the real XLA that can be replayed.
+    """Yield what xlanb's conditions say about one or two instructions, and what the real pass did.
 
-    With what the real one did. `names` are all that each was ever called.
+    Covers each pass that can be replayed. `names` are all names that each ever had.
     """
     for run in _runs(trace):
         if len(names) == 2 and run.name not in ("fusion", "cse"):
@@ -297,10 +307,10 @@ def answers(trace: Trace, names: Mapping[str, Collection[str]]) -> Iterator[Answ
 
 
 def edges_of(trace: Trace, stage: Stage) -> tuple[Decision, ...]:
-    """For each edge of the module that a fusion pass of the real XLA began with, what xlanb's conditions decide.
+    """Return xlanb's decision for each edge of the module before a real fusion pass.
 
-    Each has the conditions that failed, and what the real pass did as the first. None of a pass of our own, of another pass,
-    of a large module, or where our pass cannot run.
+    Each has the failed conditions, preceded by what the real pass did. Returns () for our own
+    passes, other passes, large modules, or if our pass cannot run.
     """
     if stage.name != "fusion" or stage.decisions or stage.edits:
         return ()
@@ -315,7 +325,7 @@ def edges_of(trace: Trace, stage: Stage) -> tuple[Decision, ...]:
 
 
 def unreplayable(trace: Trace) -> str:
-    """What of a trace cannot be replayed, and why; "" where nothing stands in the way."""
+    """Return what of a trace cannot be replayed and why, or ""."""
     if any(s.kind in ("llo", "tpu_schedule", "memory_space_assignment") for s in trace):
         return "the fusion rules of XLA:TPU are not public: only the facts in its dump are shown"
     if any(isinstance(s.decisions, FusionDecisions) for s in trace):
@@ -327,7 +337,10 @@ def unreplayable(trace: Trace) -> str:
 
 
 def _runs(trace: Trace) -> Iterator[_Run]:
-    """The runs that can be replayed, in order. A pass that changed nothing is not in a dump; that nothing was fused is read in what follows."""
+    """Yield the runs that can be replayed, in order.
+
+    A pass that changed nothing is not in a dump; that nothing was fused follows from later stages.
+    """
     has_layouts = fusion_seen = False
     is_cpu = not unreplayable(trace)
     for s in trace:
@@ -344,7 +357,7 @@ def _runs(trace: Trace) -> Iterator[_Run]:
 
 
 def _best(run: _Run, names: frozenset[str]) -> Replay:
-    """The replay by the release of XLA:CPU whose options agree best with what the real one did."""
+    """Return the replay by the XLA:CPU release whose options agree best with the real pass."""
     count = sum(len(c.instructions) for c in run.before.computations)
     if count > _LARGEST:
         raise XlanbError(f"{run.name} cannot be replayed on {count:,} instructions, the limit is {_LARGEST:,}")
@@ -369,7 +382,10 @@ def _replayed(run: _Run, release: str, names: frozenset[str]) -> Replay:
 
 
 def _pass(run: _Run, release: str) -> HloPass:
-    """Our pass as XLA:CPU's pipeline of a release configures it, in the same place or, of a place that it has not, with layouts as they are there."""
+    """Return our pass as a release's XLA:CPU pipeline configures it.
+
+    Prefers the same place; otherwise one with the same layout sensitivity.
+    """
     passes = list(_leaves(pipeline(xla=release)))
     named = [(within, p) for within, p in passes if p.name == run.name]
     in_place = [p for within, p in named if within == run.pipeline]
@@ -378,7 +394,7 @@ def _pass(run: _Run, release: str) -> HloPass:
 
 
 def _leaves(p: HloPassPipeline) -> Iterator[tuple[str, HloPass]]:
-    """The passes of a pipeline and of those within it, each with the name of its own pipeline."""
+    """Yield a pipeline's passes, including nested ones, each with its own pipeline's name."""
     for one in p.passes:
         inner = one.inner if isinstance(one, HloPassFix) else one
         if isinstance(inner, HloPassPipeline):
@@ -388,7 +404,7 @@ def _leaves(p: HloPassPipeline) -> Iterator[tuple[str, HloPass]]:
 
 
 def _is_about(d: Decision, here: list[list[str]]) -> bool:
-    """Whether a decision is about an instruction, or about two, of which the one that reads may be in a fusion by then."""
+    """Whether a decision is about one or two instructions; the reader may be fused by then."""
     if len(here) == 1:
         return not set(d.subject).isdisjoint(here[0])
     first, *others = d.subject
@@ -400,7 +416,7 @@ _Form = tuple[str, str, tuple[str, ...], tuple[str, ...]]
 
 
 def _forms(module: ModuleRecord) -> dict[str, _Form]:
-    """What each instruction is by itself: opcode, shape, attributes, and the opcodes of its operands."""
+    """Return each instruction's own opcode, shape and attributes, and its operands' opcodes."""
     found = {}
     for c in module.computations:
         for i in c.instructions:
@@ -417,7 +433,7 @@ def _in_words(form: _Form | None) -> str:
 
 
 def _applied(i: InstructionRecord) -> tuple[str, ...]:
-    """The computations that an instruction applies to elements or holds as a fusion."""
+    """Return the computations that instructions apply to elements, or that are fused."""
     loops = (HloOpcode.WHILE, HloOpcode.CONDITIONAL, HloOpcode.CALL)
     return () if i.opcode in loops else tuple(i.called_computations)
 

@@ -1,7 +1,7 @@
 """Reproducers: one Python file that shows a fault and needs only xlanb, or only JAX.
 
-The program, its arrays and the result that was expected are in the file; it ends with status 1 and says what it saw
-where the fault is still there, and with 0 where it is gone.
+The file contains the program, its arrays and the expected result. It exits with status 1 and
+reports what it saw if the fault is still there, and with 0 if it is gone.
 """
 
 from __future__ import annotations
@@ -87,14 +87,17 @@ def check(seen, expected, tolerance):
 
 @dataclass(frozen=True)
 class Reproducer(Displayable):
-    """The `text` of a Python file that shows a fault; `title` says which, `needs` which packages it imports."""
+    """The `text` of a Python file that shows a fault.
+
+    `title` names the fault, `needs` the packages that the file imports.
+    """
 
     title: str
     text: str
     needs: tuple[str, ...]
 
     def write(self, path: str | Path) -> Path:
-        """Write the file; its path.
+        """Write the file and return its path.
 
         Raises:
             ArgumentError: it cannot be written.
@@ -117,16 +120,18 @@ class Reproducer(Displayable):
 def reproducer(
     module: HloModule | str, test: Callable[..., object], *arrays: Any, notes: Sequence[str] = ()
 ) -> Reproducer:
-    """A file in which `test` holds for a module and arrays.
+    """Return a file in which `test` holds for a module and arrays.
 
     Args:
-        module: a module, or HLO text. test: one of `xlanb.explorer.failing`, or a function of a module and of its
-        arrays, whose source is put into the file. arrays: the module's arguments; random ones where there are none.
+        module: a module, or HLO text.
+        test: one of `xlanb.explorer.failing`, or a function of a module and its arrays, whose
+            source is put into the file.
+        *arrays: the module's arguments, by default random.
         notes: lines for the beginning of the file.
 
     Raises:
-        ArgumentError: the test does not hold, or the file could not hold it.
-        XlanbError: the module is broken.
+        ArgumentError: the test does not hold, or cannot be written to a file.
+        XlanbError: the module is invalid.
     """
     given = parse(module) if isinstance(module, str) else module
     given.verify()
@@ -136,7 +141,7 @@ def reproducer(
 
 @singledispatch
 def _written(test: Any, module: HloModule, arrays: tuple[Any, ...], notes: tuple[str, ...]) -> Reproducer:
-    """A test of the user's own: its source."""
+    """Write a test of the user's own, with its source."""
     _holds(test, module, arrays)
     imports, source = function_source(test)
     name = test.__name__
@@ -292,7 +297,7 @@ def reproducer_of(found: Bisection, *, seconds: float = 60.0) -> Reproducer:
 
 
 def _of_code(asked: Asked, seconds: float) -> Reproducer:
-    """What compiled code computes otherwise than the interpreter: ours, or the real XLA's."""
+    """Return what compiled code (ours or XLA's) computes differently from the interpreter."""
     run = real_xla() if asked.trace.program is None else compiled
     test = differs(run, interpreted, asked.tolerance)
     return _smallest(start_of(asked.trace), test, test, asked.inputs, (), seconds)
@@ -301,8 +306,9 @@ def _of_code(asked: Asked, seconds: float) -> Reproducer:
 def _of_real_xla(
     asked: Asked, name: str, moves: ChangesResult | None, notes: Sequence[str], seconds: float
 ) -> Reproducer | None:
-    """What the real XLA computes otherwise than the interpreter, where our pass of the name moves the same numbers; None
-    where the one that is installed does not.
+    """Return what the real XLA computes differently from the interpreter, or None.
+
+    Our pass of the name must change the same result. None if the installed XLA has no such fault.
     """
     try:
         test = differs(real_xla(), interpreted, asked.tolerance)
@@ -327,7 +333,7 @@ def _of_real_xla(
 
 
 def _ends_well(made: Reproducer, flags: str) -> bool:
-    """Whether the file says, under other XLA_FLAGS, that the fault is not there."""
+    """Whether the file reports no fault under other XLA_FLAGS."""
     environment = os.environ | {"XLA_FLAGS": flags}
     command = [sys.executable, "-c", made.text]
     try:
@@ -345,7 +351,10 @@ def _smallest(
     notes: Sequence[str],
     seconds: float,
 ) -> Reproducer:
-    """The file for the smallest module for which `holds`: `test`, and what else must stay as it is."""
+    """Return the file for the smallest module for which `holds`.
+
+    `holds` is `test`, and what else must stay the same.
+    """
     small = search.reduction(module, holds, *arrays, seconds=seconds)
     size = f"reduced: {small.before} instructions -> {small.module.instruction_count}"
     made: Reproducer = reproducer(small.module, test, *(small.arrays or ()), notes=(*notes, size))
@@ -367,7 +376,7 @@ def _rule(rewrite: Edit) -> str:
 def _of_texts(
     before: HloModule, after: HloModule, name: str, arrays: Sequence[Any], notes: Sequence[str]
 ) -> Reproducer:
-    """A file with a module before and after a pass that xlanb cannot run: another compiler's."""
+    """Return a file with a module before and after another compiler's pass."""
     wanted, seen = leaves_of(evaluate(before, *arrays)), leaves_of(evaluate(after, *arrays))
     body = [
         "after = xlanb.hlo.parse(AFTER)",
@@ -395,7 +404,7 @@ def _holds(test: Callable[..., object], module: HloModule, arrays: tuple[Any, ..
 
 
 def _pass_source(hlo_pass: Any, path: tuple[str, ...] = (), source: str = "") -> tuple[tuple[str, ...], str, str]:
-    """Imports, functions and an expression that make a pass."""
+    """Return imports, functions and an expression that make a pass."""
     if path:
         return (), "", f"{source}.at({', '.join(map(repr, (*path, hlo_pass.name)))})"
     kind = type(hlo_pass)
@@ -406,7 +415,7 @@ def _pass_source(hlo_pass: Any, path: tuple[str, ...] = (), source: str = "") ->
 
 
 def _told(word: str, results: Sequence[Any]) -> list[str]:
-    """A result for the beginning of the file, where it is short."""
+    """Return a result for the beginning of the file, if it is short."""
     text = ", ".join(" ".join(str(r).split()) for r in results)
     return [f"{word}: {text}"] if len(text) <= _MOST_SHOWN else []
 
@@ -457,7 +466,7 @@ def _lines(lines: Sequence[str]) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """HLO text as a raw string over several lines; escaped where it holds what would end that."""
+    """Return HLO text as a multi-line raw string, escaped if it contains its delimiter."""
     if '"""' in text or text.endswith('"') or "\\" in text:
         return repr(text)
     return f'"""\\\n{text.rstrip()}\n"""'

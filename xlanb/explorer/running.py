@@ -1,4 +1,7 @@
-"""Running what a compilation made: on the user's inputs or on random ones, with the time of each kernel, TensorFlow node and Python line."""
+"""Run a compiled program on given or random inputs.
+
+Measures the time of each kernel, TensorFlow node and Python line.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,10 @@ _LONGEST = 6
 
 
 def program_of(trace: Trace) -> Executable:
-    """The program that a compilation ended in.
+    """Return the program of a compilation.
 
     Raises:
-        XlanbError: it did not get so far, or was not ours.
+        XlanbError: it did not get that far, or is not ours.
     """
     if trace.program is None:
         raise XlanbError(f"{trace.name!r} holds no program: it was not compiled to completion here")
@@ -35,7 +38,7 @@ def program_of(trace: Trace) -> Executable:
 
 
 def inputs_for(trace: Trace, given: Sequence[Any] = ()) -> tuple[Any, ...]:
-    """The given arrays, else those that the program was last run with or made for, else random ones that fit."""
+    """Return the given arrays, else the last run's or the example ones, else random ones."""
     program = program_of(trace)
     if given:
         return program.source_module.flat_arguments(given)
@@ -45,12 +48,13 @@ def inputs_for(trace: Trace, given: Sequence[Any] = ()) -> tuple[Any, ...]:
 
 
 def run_traced(trace: Trace, inputs: Sequence[Any] = (), *, at_most: int = _PROFILED) -> Any:
-    """Run the program, and once more (up to `at_most` times within a second) with a clock around each kernel; its result.
+    """Run the program and return its result; then run it with a timer around each kernel.
 
-    The run becomes a stage of the trace. Time is that of one run; kernels' times are means.
+    The timed runs are repeated up to `at_most` times within a second. The run becomes a stage of
+    the trace, with the time of one run and kernels' mean times.
 
     Raises:
-        XlanbError: there is no program, or the inputs do not fit.
+        XlanbError: there is no program, or the inputs do not match.
     """
     program = program_of(trace)
     arrays = inputs_for(trace, inputs)

@@ -1,4 +1,4 @@
-"""Values and functions as Python source, for a self-contained file."""
+"""Write values and functions as Python source for a self-contained file."""
 
 from __future__ import annotations
 
@@ -25,14 +25,20 @@ _PLAIN = (bool, int, float, str, bytes, type(None))
 
 
 def arrays_source(arrays: Sequence[Any]) -> str:
-    """A Python list of arrays (tuples of arrays as tuples), over `np`, `ml_dtypes` and `unpacked` where it needs them."""
+    """Return a Python list of arrays, with tuples of arrays as tuples.
+
+    It uses `np`, `ml_dtypes` and `unpacked` as needed.
+    """
     if not arrays:
         return "[]"
     return "[\n" + "".join(f"    {value_source(a)},\n" for a in arrays) + "]"
 
 
 def value_source(value: Any) -> str:
-    """An array, or a tuple of them, bit for bit (of NaN the kind, not the payload, where there are few elements)."""
+    """Return the source of an array, or a tuple of arrays, bit for bit.
+
+    For few elements, NaN keeps its sign and kind, but not its payload.
+    """
     if isinstance(value, tuple):
         return "(" + "".join(f"{value_source(v)}, " for v in value).rstrip(" ") + ")"
     array = np.asarray(value)
@@ -46,7 +52,7 @@ def value_source(value: Any) -> str:
 
 
 def _same(array: NDArray[Any]) -> NDArray[Any]:
-    """Which elements have the first one's bits."""
+    """Return which elements have the same bits as the first."""
     words = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, -1)
     same: NDArray[Any] = np.all(words == words[0], axis=1)
     return same
@@ -57,7 +63,7 @@ def _nested(array: NDArray[Any]) -> str:
 
 
 def _number(x: Any) -> str:
-    """A number such that the array's dtype gives the same bits again."""
+    """Return a number whose conversion to the array's dtype has the same bits."""
     if isinstance(x, np.bool_):
         return str(bool(x))
     if isinstance(x, complex | np.complexfloating):
@@ -89,11 +95,13 @@ def unpacked(text, dtype, shape):
 
 
 def function_source(function: Callable[..., Any]) -> tuple[str, str]:
-    """The imports and the source of a function (or of an object's class), with the plain values and functions of its
-    own module that it uses.
+    """Return the imports and the source of a function, or of an object's class.
+
+    Includes the plain values and functions of its own module that it uses.
 
     Raises:
-        ArgumentError: its source is not known, or it uses what cannot be written down; the message names that.
+        ArgumentError: its source is not known, or it uses a value that cannot be written; the
+            message names it.
     """
     imports: dict[str, None] = {}
     sources: dict[str, str] = {}
@@ -130,7 +138,7 @@ def _collect(function: Any, name: str, imports: dict[str, None], sources: dict[s
 
 
 def _used(function: Any) -> dict[str, Any]:
-    """The names from outside that a function, or the functions of a class, use, and what they stand for."""
+    """Return the outside names that a function or a class's functions use, with their values."""
     functions, out = [function], dict[str, Any]()
     if isinstance(function, type):
         file = inspect.getsourcefile(function)
@@ -149,14 +157,14 @@ def _used(function: Any) -> dict[str, Any]:
 
 
 def _global_names(code: types.CodeType) -> set[str]:
-    """The names that a function, and the functions and comprehensions in it, take from outside."""
+    """Return the names that a function and its nested functions use from outside."""
     inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
     mine = {str(i.argval) for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     return mine.union(*(_global_names(c) for c in inner))
 
 
 def _can_be_imported(value: Any) -> bool:
-    """Whether a function or class is one of an installed package, not of the user's own file or notebook."""
+    """Whether a function or class is from an installed package, not from a user's file."""
     module = sys.modules.get(getattr(value, "__module__", None) or "")
     file = getattr(module, "__file__", None) or ""
     return "site-packages" in file or (

@@ -1,4 +1,4 @@
-"""The text of the Python lines that a program comes from, at the time when it was traced."""
+"""The text of a program's Python lines, as they were when it was traced."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _MAX_TEXT = 200
 
 
 def source_lines(record: ModuleRecord | GraphRecord) -> dict[tuple[str, int], str]:
-    """By file and line, the text of each line that an instruction or node comes from, directly or through calls.
+    """Return the text of each line that an instruction or node comes from, by file and line.
 
-    Lines that cannot be read are left out.
+    Includes lines of callers; omits lines that cannot be read.
     """
     out: dict[tuple[str, int], str] = {}
     for place in _places(record):

@@ -1,4 +1,4 @@
-"""What a stage of a compilation may have before and after it, and the stage itself (see xlanb.stage)."""
+"""The artifacts before and after a stage of a compilation, and the stage (see xlanb.stage)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from xlanb.stage import Changes, Deferred, Stage, changes_between
 
 @dataclass(frozen=True)
 class TextRecord(Displayable):
-    """What can only be shown as it lies there: `language` is "dot", "mlir", "text"...; `note` says why nothing more was made of it."""
+    """An artifact that can only be shown as text.
+
+    `language` is "dot", "mlir", "text"...; `note` says why it was not parsed.
+    """
 
     name: str
     text: str
@@ -49,10 +52,10 @@ _CODE_KINDS = frozenset({"llvm_ir", "llvm_ir_optimized", "assembly", "ptx"})
 
 
 def count_kernels(stages: Iterable[Stage]) -> int:
-    """How many kernels the code of a compilation has.
+    """Count the kernels in the code of a compilation.
 
-    Optimization inlines kernels and code is written one function after another: the first code
-    with kernels counts. XLA:CPU's own helper of a kernel, NAME_wrapped or NAME_impl, is no second one.
+    Optimization inlines kernels, and code has one function after another, so the first code with
+    kernels counts. XLA:CPU's own helper of a kernel, NAME_wrapped or NAME_impl, does not count.
     """
     written = 0
     for stage in stages:

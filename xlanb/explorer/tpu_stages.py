@@ -1,6 +1,4 @@
-"""What XLA:TPU writes besides its HLO, as stages: memory space assignment, the schedule, and each
-LLO program.
-"""
+"""What XLA:TPU writes in addition to HLO, as stages."""
 
 from __future__ import annotations
 
@@ -25,13 +23,14 @@ from xlanb.wording import counted
 _PREFETCHED = re.compile(r"copy-start\((?:[^()]*[ %])?([^()%,\s]{1,400})\), cross_program_prefetch_index=")
 
 PIPELINE = "LLO"
-"""The group of the programs' stages."""
+"""The group name of the programs' stages."""
 
 
 def tpu_stages(module: ModuleFiles, cost: Mapping[str, float]) -> Iterator[Stage]:
-    """The stages that a module's LLO dumps give; none where there are no such dumps.
+    """Return the stages of a module's LLO dumps: memory space assignment, schedule, each program.
 
-    Nothing is read yet. `cost` is XLA's cost_analysis of it, if it is known.
+    Nothing is read yet; [] without such dumps. `cost` is XLA's cost_analysis of the module, if
+    known.
     """
     files = module.llo
     if not files:
@@ -48,7 +47,7 @@ def tpu_stages(module: ModuleFiles, cost: Mapping[str, float]) -> Iterator[Stage
 
 
 def _readable(make: Callable[[], Artifact], name: str) -> Callable[[], Artifact]:
-    """What is made, or a text that says why it cannot be."""
+    """Wrap a loader to return a text with the reason if it fails."""
 
     def load() -> Artifact:
         try:
@@ -69,24 +68,24 @@ class _TpuDumps:
         self.programs = programs_of(files)
 
     def find(self, label: str) -> DumpFile | None:
-        """A dump of the top level program."""
+        """Return a dump of the top level program."""
         return next((f for f in self.files if f.name.kernel == TOP_LEVEL and f.name.label == label), None)
 
     @property
     def schedule_size(self) -> int:
-        """Bytes that the schedule is read from."""
+        """The bytes that the schedule is read from."""
         hlo = self.find(HLO)
         return (hlo.content_size if hlo is not None else 0) + sum(p.size for p in self.programs) // 8
 
     @cached_property
     def chip(self) -> TpuChip | None:
-        """The chip that was compiled for; None where the dump does not say."""
+        """The chip that was compiled for, or None if the dump does not say."""
         found = self.module.fixed("target_arguments")
         return chip_of_target(found[0].read_text()) if found else None
 
     @cached_property
     def served(self) -> dict[str, tuple[str, ...]]:
-        """HLO instructions by the program that serves more than its own."""
+        """HLO instructions by the program that computes several."""
         return parse_deduplication(self._text(DEDUPLICATION))
 
     def _text(self, label: str) -> str:
@@ -94,7 +93,7 @@ class _TpuDumps:
         return file.read_text() if file is not None else ""
 
     def memory_space(self) -> MemorySpaceRecord:
-        """What memory space assignment decided."""
+        """Read what memory space assignment decided."""
         texts = (self._text(BUFFER_INFO), self._text(ALLOC_INFO), self._text(SCHEDULE_INFO))
         prefetched = tuple(_PREFETCHED.findall(self._text(HLO)))
         space = "CMEM" if self.chip is not None and self.chip.name == "v4" else "VMEM"
@@ -102,7 +101,7 @@ class _TpuDumps:
         return parse_memory_space(self.module.name, texts, space=space, capacity=capacity, prefetched=prefetched)
 
     def schedule(self) -> TpuScheduleRecord:
-        """The scheduled HLO with what each instruction takes."""
+        """Read the scheduled HLO with the cost of each instruction."""
         file = self.find(HLO)
         if file is None:  # the stage is only made where it is there
             raise XlanbError(f"no scheduled HLO of {self.module.name} was dumped")
@@ -120,13 +119,13 @@ class _TpuDumps:
         return replace(found, cost_analysis=self.cost)
 
     def maker(self, program: ProgramFiles) -> Callable[[], TpuProgram]:
-        """What reads a program."""
+        """Return a function that reads a program."""
         return lambda: read_program(program, self.served.get(program.name, ()), self.chip)
 
 
 @llo_trace.implement
 def _llo_trace(program: TpuProgram) -> Trace:
-    """The LLO stages of a program; a stage is compared with the one before it of the same form."""
+    """Return a program's LLO stages; each is compared with the one before it of the same form."""
     made: list[Stage] = []
     latest: dict[str, Deferred] = {}
     for stage, changed in zip(program.stages, program.changed, strict=True):
@@ -156,7 +155,7 @@ def _stage_text(stage: LloStage) -> TextRecord:
 
 
 def hlo_of_llo(module: ModuleFiles) -> DumpFile | None:
-    """The HLO that the LLO was made from, for a directory that holds nothing else."""
+    """Return the HLO that the LLO was made from, for a directory without other HLO."""
     return next((f for f in module.llo if f.name.kernel == TOP_LEVEL and f.name.label == HLO), None)
 
 

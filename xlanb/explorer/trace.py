@@ -1,4 +1,4 @@
-"""Trace: a compilation as a list of stages. Every view reads this, whoever did the compiling."""
+"""Trace: a compilation as a list of stages, read by every view, for any compiler."""
 
 from __future__ import annotations
 
@@ -35,11 +35,19 @@ _COUNTS = ("added", "removed", "modified")
 class Trace(Displayable):
     """The stages of one compilation, in order; grows while the compilation is live.
 
-    `trace[7]` is a stage by position, `trace["fusion"]` the last stage of that name that changed something (or the
-    last one). `runs` holds the wall seconds of each execution so far, the latest ones.
+    `trace[7]` is a stage by position, `trace["fusion"]` the last stage of that name that changed
+    something (or the last one).
 
-    Of our own compilations there is more: `pipeline` holds the passes that run from stage `passes_from` on, `program` is the Executable once there is one (for a GPU `gpu_program`, a GpuExecutable), `inputs` are the arrays that it was
-    last run with; `sources` has the text of Python lines, by file and line, as it was when the program was traced. A branch has the trace that it left as `parent` and shares its stages up to `forked_at`.
+    Attributes:
+        runs: the wall seconds of the latest executions.
+        pipeline: for our own compilations, the passes that run from stage `passes_from` on.
+        program: the Executable, once there is one.
+        gpu_program: for a GPU, the GpuExecutable.
+        inputs: the arrays of the last run.
+        sources: the text of Python lines, by file and line, as they were when the program was
+            traced.
+        parent: for a branch, the trace that it forked from.
+        forked_at: the last stage that it shares with its parent.
     """
 
     def __init__(self, name: str, stages: Sequence[Stage] = ()) -> None:
@@ -62,10 +70,10 @@ class Trace(Displayable):
         return iter(self.stages)
 
     def __getitem__(self, key: int | str) -> Stage:
-        """A stage by position or by name: of several the last that changed something.
+        """Return a stage by position or by name, of several the last that changed something.
 
         Raises:
-            XlanbError: there is none of that name; the message has the nearest.
+            XlanbError: there is none with that name; the message lists the nearest.
             IndexError: the position is out of range.
         """
         if isinstance(key, int):
@@ -84,17 +92,24 @@ class Trace(Displayable):
 
     @property
     def kernel_count(self) -> int:
-        """How many kernels the program has; 0 where the trace holds no code."""
+        """The number of kernels, 0 if the trace holds no code."""
         return len(self.program.program.kernels) if self.program is not None else count_kernels(self.stages)
 
     @property
     def compile_seconds(self) -> float | None:
-        """Wall seconds of all stages of the compilation together, without runs and the time that a cache saved; None where no stage was timed."""
+        """The wall seconds of all compilation stages; None if no stage was timed.
+
+        Excludes runs, and time that a cache saved.
+        """
         timed = [s.seconds for s in self.stages if s.seconds is not None and s.kind not in RUN_KINDS]
         return sum(timed) if timed else None
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per stage, by its index: kind, name, changed, added, removed, modified, ms (NaN where unknown), summary, pipeline."""
+        """Return one row per stage, by its index.
+
+        Columns: kind, name, changed, added, removed, modified, ms (NaN if unknown), summary,
+        pipeline.
+        """
         import pandas as pd
 
         rows = [
@@ -110,19 +125,23 @@ class Trace(Displayable):
         return framed(rows, columns, pd.Index([s.index for s in self.stages], name="stage"))
 
     def plot(self, what: str = "time") -> Any:
-        """A plotly Figure: the "time" of the stages, "instructions" after each pass, "kernels" of the last run, or the "memory" of temporaries.
+        """Return a plotly Figure.
+
+        `what` is the "time" of the stages, "instructions" after each pass, "kernels" of the last
+        run, or the "memory" of temporaries.
 
         Raises:
             ArgumentError: there is no such figure.
-            XlanbError: the trace holds nothing of it.
+            XlanbError: the trace has no data for it.
             MissingLibraryError: plotly is not installed.
         """
         return figure(self, what)
 
     def diff(self, a: int | str | Trace, b: int | str | None = None) -> ModuleDiff | TraceDiff | str:
-        """What differs between the HLO after stage `a` and after stage `b`, instructions matched by structure; or between this trace and another.
+        """Return the differences between the HLO after two stages, or between two traces.
 
-        Where a stage holds no HLO, the unified diff of the texts.
+        Compares stages `a` and `b`, or this trace and `a`. Instructions are matched by structure.
+        For a stage without HLO, returns the unified diff of the texts.
 
         Raises:
             XlanbError: there is no such stage.
@@ -140,12 +159,15 @@ class Trace(Displayable):
     def bisect(
         self, *inputs: Any, tolerance: float | None = None, within: bool = True, exhaustive: bool = False
     ) -> Bisection:
-        """The first HLO pass after which the result on `inputs` moves away from the one before all passes, by the reference interpreter.
+        """Find the first HLO pass after which the result changes, by the reference interpreter.
 
-        Without `inputs` those of the last run are taken, else the example arguments that the program was made for, else random ones. Where no pass moves it, the compiled program is run too: its code may.
+        The reference is the module before all passes. Without `inputs`, uses those of the last run,
+        else the example arguments, else random ones. If no pass changes the result, the compiled
+        program runs too, because its code may.
 
-        `tolerance` is the largest relative error that counts as none (by default a few units in the last place of the results' dtype). With `within` the rewrite inside the pass is looked
-        for too, where the pass is one of ours; `exhaustive` evaluates after every pass rather than halving.
+        `tolerance` is the largest relative error to ignore (by default a few units in the last
+        place of the results' dtype). `within` also searches the rewrite inside the pass, if the
+        pass is ours; `exhaustive` evaluates after every pass instead of a binary search.
 
         Raises:
             XlanbError: there is no HLO before the passes, or the interpreter cannot evaluate it.
@@ -155,13 +177,15 @@ class Trace(Displayable):
         return bisect(self, inputs, tolerance=tolerance, within=within, exhaustive=exhaustive)
 
     def results_on(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
-        """What a program that ran elsewhere gave for these arrays, leaf by leaf; None where that is not known."""
+        """Return the results of a program that ran elsewhere on these arrays by leaf, or None."""
         return None
 
     def numerics(self, *inputs: Any, seconds: float = 20.0) -> Numerics:
-        """What each result is after every HLO pass that changed something: range, NaN and infinities, error against the module before all passes.
+        """Return each result after every HLO pass that changed something.
 
-        Evaluated by the reference interpreter on `inputs`, else on those of the last run, else on random ones. Where a module is too large, or `seconds` are over, it says so.
+        It shows range, NaN and infinities, and the error against the module before all passes.
+        Evaluated by the reference interpreter on `inputs`, else on those of the last run, else on
+        random ones. Says so if a module is too large, or if `seconds` have passed.
 
         Raises:
             XlanbError: there is no HLO before the passes, or the interpreter cannot evaluate it.
@@ -171,15 +195,19 @@ class Trace(Displayable):
         return numerics(self, inputs, seconds=seconds)
 
     def why(self, *subject: str) -> Why:
-        """The recorded decisions about these instructions or nodes (all of them must take part), in order, under whatever names they had at the time.
+        """Return the recorded decisions about these instructions or nodes, in order.
 
-        Of two, what became of them in the end comes last: whether they are in one cluster, in one kernel, or one instruction, and what stood between them.
+        All of them must take part, under any name that they had at the time. For two, their fate
+        comes last: whether they are in one cluster, one kernel, or one instruction, and what
+        prevented it.
 
-        Of a dump of the real XLA, which tells no reasons, xlanb's own conditions are asked about the modules in it: these
-        decisions are marked as a replay, what the dump shows as facts, and where the two differ it is said (see `replay`).
+        For a dump of the real XLA, which has no reasons, xlanb's own conditions are applied to its
+        modules. These decisions are marked as a replay, and what the dump shows as facts;
+        differences are reported (see `replay`).
 
         Raises:
-            XlanbError: a name is that of no instruction or node of any stage; the message has the nearest.
+            XlanbError: no stage has an instruction or node of that name; the message lists the
+                nearest.
         """
         from xlanb.explorer.why import why
 
@@ -187,13 +215,13 @@ class Trace(Displayable):
 
     @boundary("replay a pass of the real XLA")
     def replay(self, stage: int | str = "fusion") -> Replay:
-        """Compare the decisions of a pass of the real XLA with those of xlanb's conditions on the
-        same module.
+        """Compare the decisions of a pass of the real XLA with those of xlanb's conditions.
 
-        It is one of fusion, cse, algsimp, constant_folding.
+        Both see the same module. The pass is one of fusion, cse, algsimp, constant_folding.
 
         Raises:
-            XlanbError: the trace is none of the real XLA's, or that stage cannot be replayed; the message says which can.
+            XlanbError: the trace is not the real XLA's, or that stage cannot be replayed; the
+                message says which can.
         """
         from xlanb.explorer.replay import replay
 
@@ -201,20 +229,20 @@ class Trace(Displayable):
 
     @boundary("follow an instruction through the stages")
     def lineage(self, name: str) -> Lineage:
-        """Where an instruction (or a TensorFlow node) came from, and what became of it.
+        """Return where an instruction (or a TensorFlow node) came from, and what it became.
 
         Raises:
-            XlanbError: there is no HLO in the trace, or nothing of that name.
+            XlanbError: there is no HLO in the trace, or nothing with that name.
         """
         return Provenance(self.stages).lineage(name)
 
     @property
     def coverage(self) -> float:
-        """Share of the final instructions whose TensorFlow node (or op name) is known, 0 to 1."""
+        """Return the share of final instructions with a known node or op_name, 0 to 1."""
         return Provenance(self.stages).coverage()
 
     def film(self) -> Film:
-        """The whole compilation as one moving picture: shown by a notebook, written by its `to_html`.
+        """Return the whole compilation as an animation; notebooks show it, `to_html` writes it.
 
         Raises:
             XlanbError: there is no HLO in the trace.

@@ -11,7 +11,7 @@ from xlanb.runtime.graph_transforms import transform_stages
 
 
 def transform_trace(graph: Any, inputs: Iterable[str], outputs: Iterable[str], transforms: Iterable[str]) -> Trace:
-    """What TransformGraph does to a graph, one stage for each transform; arguments are those of TransformGraph.
+    """Return what TransformGraph does to a graph, one stage per transform, with its arguments.
 
     Raises:
         GraphError: as TransformGraph.

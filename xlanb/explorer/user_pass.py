@@ -1,6 +1,4 @@
-"""Passes written by a user in a notebook: created from a function or a class, tried on a module,
-added to the default pipeline.
-"""
+"""User passes from a notebook: create one, try it on a module, add it to the pipeline."""
 
 from __future__ import annotations
 
@@ -34,12 +32,16 @@ HELPERS: dict[str, Any] = {
     "Builder": Builder,
     "match": match,
 }
-"""The names available in a cell that defines a pass."""
+"""Names available in a cell that defines a pass."""
 
 
 @dataclass(frozen=True)
 class Trial(Displayable):
-    """A pass run over one module: `trace` holds what it did, `numerics` the results before and after by the reference interpreter (None where it cannot evaluate the module: `problem` says why)."""
+    """A pass run on one module.
+
+    `trace` holds what it did, `numerics` the results before and after by the reference interpreter
+    (None if it cannot evaluate the module; `problem` says why).
+    """
 
     name: str
     trace: Trace
@@ -54,7 +56,7 @@ class Trial(Displayable):
 
     @property
     def traces(self) -> tuple[Trace, ...]:
-        """What a notebook shows."""
+        """Return the traces for notebooks."""
         return (self.trace,)
 
     def __str__(self) -> str:
@@ -73,12 +75,12 @@ def _instance(kind: type[HloPass]) -> HloPass:
 
 
 def make_pass(source: Any, name: str = "") -> HloPass:
-    """A pass of a function over a module, of a subclass of HloPass or of an object of one; under a name of its own, else the function's or class's.
+    """Make a pass from a function of a module, or from a subclass or instance of HloPass.
 
-    After every run the rules of HLO are checked.
+    It has the given name, else the function's or class's. HLO's rules are checked after every run.
 
     Raises:
-        PassError: it is none of these, or the name is none that XLA would have, or that of one of xlanb's own passes.
+        PassError: it is none of these, or the name is invalid or that of one of xlanb's own passes.
     """
     inner: Any = _instance(source) if isinstance(source, type) and issubclass(source, HloPass) else source
     is_pass = isinstance(inner, HloPass)
@@ -117,7 +119,7 @@ def make_pass(source: Any, name: str = "") -> HloPass:
 
 
 def try_pass(hlo_pass: HloPass, module: HloModule, inputs: Sequence[Any] = ()) -> Trial:
-    """Run a pass over a copy of a module, watched, and compare the results before and after.
+    """Run a pass on a copy of a module, recorded, and compare the results before and after.
 
     Raises:
         PassError: the pass fails or breaks the module.
@@ -142,7 +144,7 @@ def try_pass(hlo_pass: HloPass, module: HloModule, inputs: Sequence[Any] = ()) -
 
 
 def join_pipeline(hlo_pass: HloPass, after: str | None = None) -> None:
-    """Have the pass run in later compilations: after a pass, or at the end.
+    """Add the pass to later compilations: after a pass, or at the end.
 
     Raises:
         PassError: the default pipeline has no such pass.
@@ -151,12 +153,15 @@ def join_pipeline(hlo_pass: HloPass, after: str | None = None) -> None:
 
 
 def leave_pipeline(name: str) -> None:
-    """Have a pass run in no later compilation."""
+    """Remove a pass from later compilations."""
     leave(name)
 
 
 def as_module(value: Any) -> HloModule:
-    """The module in what a variable holds: a module or its text, a record, a trace or what has one (its HLO before all passes), an executable.
+    """Return the module in a value.
+
+    It may be a module or its text, a record, a trace or an object that has one (its HLO before all
+    passes), or an executable.
 
     Raises:
         XlanbError: there is none.

@@ -1,4 +1,7 @@
-"""Why two instructions or nodes are together, or are not: what the passes decided, under all names that they had, and what became of them."""
+"""Explain why two instructions or nodes are fused or clustered together, or not.
+
+Uses what the passes decided, under all names that they had, and what became of them.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from xlanb.explorer.trace import Trace
 
 _KERNELS = 4
-"""Number of kernels named in a short answer."""
+"""Number of kernels to name in a short answer."""
 
 
 @boundary("explain")
@@ -68,7 +71,7 @@ def why(trace: Trace, subject: Sequence[str]) -> Why:
 
 
 def _in_short(d: Decision) -> str:
-    """What became of two instructions or nodes, in a few words."""
+    """Summarize what became of two instructions or nodes."""
     first = d.predicates[0]
     if d.action == "same cluster":
         return f"both in {first.value}" if d.taken else "not in one cluster"
@@ -78,9 +81,9 @@ def _in_short(d: Decision) -> str:
 
 
 def _fate(trace: Trace, names: Sequence[str]) -> str:
-    """What became of one instruction: which pass removed it, and which kernels hold what it became.
+    """Return what became of one instruction: the pass that removed it, and its result's kernels.
 
-    Empty for a node of a graph, and where nobody recorded edits.
+    "" for a node of a graph, or if no edits were recorded.
     """
     modules = [s.after for s in trace.stages if isinstance(s.after, ModuleRecord)]
     if len(names) != 1 or not modules:
@@ -96,7 +99,7 @@ def _fate(trace: Trace, names: Sequence[str]) -> str:
 
 
 def _check_names(trace: Trace, names: Iterable[str]) -> None:
-    """Raise XlanbError where a name is that of no instruction, computation or node of any stage."""
+    """Raise XlanbError if no stage has an instruction, computation or node of a name."""
     sections = {id(parts): (name, parts) for s in trace.stages for name, parts in named_parts(s.after).items()}
     known = dict.fromkeys(n for name, parts in sections.values() for n in (name, *parts) if n)
     known |= dict.fromkeys(n for s in trace.stages for e in s.edits for i in (e.old, e.new) if i for n in (i.name,))
@@ -107,7 +110,7 @@ def _check_names(trace: Trace, names: Iterable[str]) -> None:
 
 
 class _Question:
-    """Two names, and everything that they were called on the way."""
+    """Two names, and all names that they had in earlier and later stages."""
 
     def __init__(self, trace: Trace, a: str, b: str) -> None:
         self.trace, self.a, self.b = trace, a, b
@@ -118,7 +121,7 @@ class _Question:
         self.names_a, self.names_b = self._names(a), self._names(b)
 
     def _names(self, name: str) -> set[str]:
-        """An instruction's names, and those of what it came from and became; of a node also its instructions'."""
+        """Return an instruction's names, and those of its sources and results; also for a node."""
         if self._provenance is None:
             return {name}
         try:
@@ -129,7 +132,7 @@ class _Question:
         return {name, *lineage.sources, *lineage.results, *links}
 
     def under_other_names(self) -> Iterable[tuple[Decision, int]]:
-        """Decisions about what the two were called at the time, each with the index of its stage."""
+        """Yield decisions about the two under their names at the time, with the stage's index."""
         a, b = self.names_a | self._fusions(self.names_a), self.names_b | self._fusions(self.names_b)
         for s in self.trace.stages:
             for d in s.decisions:
@@ -137,7 +140,7 @@ class _Question:
                     yield d, s.index
 
     def about_their_fusions(self) -> Iterable[tuple[Decision, int]]:
-        """What was decided against fusing one of the two, or what it was fused with, into what the other was fused with."""
+        """Yield decisions against fusing one of the two, or its fusion, with the other's fusion."""
         for s in self.trace.stages:
             if isinstance(s.decisions, FusionDecisions):
                 a, b = (names | s.decisions.companions(names) for names in (self.names_a, self.names_b))
@@ -146,7 +149,7 @@ class _Question:
                     yield from ((d, s.index) for d in refused if not b.isdisjoint(d.subject))
 
     def _fusions(self, names: set[str]) -> set[str]:
-        """The fusions that held any of these names after some pass."""
+        """Return the fusions that contained any of these names after some pass."""
         modules = [s.after for s in self.trace.stages if s.changed and isinstance(s.after, ModuleRecord)]
         between = (s.decisions.holders(names) for s in self.trace.stages if isinstance(s.decisions, FusionDecisions))
         return set().union(*between) | {
@@ -159,7 +162,7 @@ class _Question:
         }
 
     def outcome(self) -> Iterable[Decision]:
-        """What became of the two, as far as the trace goes."""
+        """Return what became of the two, as far as the trace shows."""
         graph = next((g for s in reversed(self.trace.stages) if (g := _marked(s)) is not None), None)
         nodes = {} if graph is None else {n.name: n for n in graph.nodes}
         if self.a in nodes and self.b in nodes:
@@ -212,13 +215,13 @@ class _Question:
         yield Decision(Cause(""), "same kernel", (self.a, self.b), bool(shared), tuple(predicates))
 
     def _gone(self, name: str) -> Predicate:
-        """Which pass removed an instruction, by which rule."""
+        """Return which pass removed an instruction, by which rule."""
         names = self.names_a if name == self.a else self.names_b
         value = self.removal(names) or "it is not in the last module"
         return Predicate(f"{name} is still there", False, value)
 
     def removal(self, names: Container[str]) -> str:
-        """The pass and the rule that removed the last of these instructions; "" if unrecorded."""
+        """Return the pass and rule that removed the last of these instructions, or ""."""
         for s in reversed(self.trace.stages):
             for e in reversed(s.edits):
                 if e.kind == "remove" and e.old is not None and e.old.name in names:
@@ -234,7 +237,7 @@ def _marked(stage: Stage) -> GraphRecord | None:
 
 
 class _Final:
-    """The last module: which kernels (instructions of the entry) hold an instruction."""
+    """The last module: which kernels (instructions of the entry) contain an instruction."""
 
     def __init__(self, module: ModuleRecord) -> None:
         self.module = module
@@ -245,7 +248,7 @@ class _Final:
 
     @cached_property
     def _kernel_of(self) -> dict[str, str]:
-        """By instruction: the one that is run for it, a fusion for what is fused into it."""
+        """The launched instruction for each instruction: itself, or the fusion that contains it."""
         found: dict[str, str] = {}
         for c in self.module.computations:
             for i in c.instructions:
@@ -256,7 +259,7 @@ class _Final:
         return found
 
     def kernels(self, names: Iterable[str]) -> list[str]:
-        """The kernels that hold any of these names."""
+        """Return the kernels that contain any of these names."""
         found = (self._kernel_of[n] for n in sorted(names) if n in self._kernel_of)
         free = (HloOpcode.PARAMETER, HloOpcode.CONSTANT, HloOpcode.TUPLE, HloOpcode.GET_TUPLE_ELEMENT)
         return list(dict.fromkeys(k for k in found if self.by_name[k].opcode not in free))

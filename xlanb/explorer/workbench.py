@@ -1,5 +1,6 @@
-"""Workbench: compilations and the actions on them (step, run, fork, edit, disable passes, measure
-errors) that the step widget offers.
+"""Workbench: the compilations and actions that the step widget offers.
+
+The actions are to step, run, fork, edit, disable passes, and measure errors.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ _HLO = ("hlo", "tf2xla", "hlo_pass")
 
 
 class Workbench:
-    """Traces, numbered in the order in which they came up, with what can be done with each.
+    """Numbered traces, in order of appearance, with the actions for each.
 
-    `source` gives the traces that are there without branches of the workbench's own; `compilation` is the live one behind them, if any. `on_step` and `on_run`, where given, do those two instead.
-    `off` are the passes that are switched off in branches to come.
+    `source` returns the traces without the workbench's own branches; `compilation` is the live one
+    behind them, if any. `on_step` and `on_run`, if given, replace these two actions. `off` are the
+    passes disabled in new branches.
     """
 
     def __init__(
@@ -51,7 +53,7 @@ class Workbench:
 
     @property
     def traces(self) -> list[Trace]:
-        """All traces: those of the source, then those of branches."""
+        """All traces: the source's, then those of branches."""
         found = list(self._source())
         for b in self.branches:
             found += [t for t in b.traces if all(t is not f for f in found)]
@@ -60,17 +62,17 @@ class Workbench:
 
     @property
     def numbered(self) -> list[Trace]:
-        """All traces that ever came up, by number."""
+        """All traces so far, by number."""
         _ = self.traces
         return list(self._numbers)
 
     def number(self, trace: Trace) -> int:
-        """The number of a trace."""
+        """Return the number of a trace."""
         _ = self.traces
         return next(k for k, t in enumerate(self._numbers) if t is trace)
 
     def trace(self, number: int | None = None) -> Trace:
-        """The trace of a number; the first where none is given.
+        """Return the trace with a number, by default the first.
 
         Raises:
             XlanbError: there is none.
@@ -94,7 +96,7 @@ class Workbench:
 
     @property
     def can_step(self) -> bool:
-        """Whether something was there to be stepped from the beginning, or still is."""
+        """Whether stepping was possible initially, or still is."""
         return self._on_step is not None or any(not b.is_done for b in self.branches)
 
     @property
@@ -104,21 +106,26 @@ class Workbench:
 
     @property
     def has_passes(self) -> bool:
-        """Whether a trace came from our own passes, which can be left out one by one, or made to fuse a pair."""
+        """Whether a trace came from our own passes.
+
+        These can be omitted one by one, or made to fuse a pair.
+        """
         return self._compilation is not None or any(t.pipeline is not None for t in self.traces)
 
     @property
     def has_hlo(self) -> bool:
-        """Whether there is a module to fork from, or to evaluate; nothing is read for it."""
+        """Whether there is a module to fork from or to evaluate; reads nothing."""
         return self._compilation is not None or any(s.kind in _HLO for t in self.traces for s in t)
 
     # -- what can be done -------------------------------------------------------------------------------------------
 
     def step(self, trace: Trace | None = None) -> Stage | None:
-        """One more stage of a trace (by default of the compilation that it all began with); None where none is left.
+        """Run one more stage of a trace, by default of the original compilation.
+
+        Returns None if none is left.
 
         Raises:
-            XlanbError: the stage failed; or there is nothing to step.
+            XlanbError: the stage failed, or there is nothing to step.
         """
         owner = self._owner(trace) if trace is not None else None
         if owner is not None:
@@ -138,14 +145,14 @@ class Workbench:
         return stage
 
     def coming(self, trace: Trace) -> tuple[ComingStage, ...]:
-        """The stages of a trace that are left to run, where that is known."""
+        """Return the remaining stages of a trace, if known."""
         if not self.is_live(trace):
             return ()
         stepped = self._stepped(trace)
         return stepped.coming if stepped is not None else ()
 
     def steps(self, trace: Trace | None = None, position: int | None = None) -> Iterator[Stage]:
-        """Run the stages of a trace up to a position of those to come, or all that are left; each stage as it has run.
+        """Run the stages of a trace up to a position of the remaining ones, or all; yield each.
 
         Raises:
             XlanbError: a stage failed, there is nothing to step, or no such position.
@@ -160,7 +167,9 @@ class Workbench:
             yield stage
 
     def run(self, trace: Trace | None = None) -> Any:
-        """Run a program, compiled to the end where it was not: on the inputs that it last had, else on random ones.
+        """Compile a program to the end if necessary, and run it.
+
+        Uses its last inputs, else random ones.
 
         Raises:
             XlanbError: there is nothing to run, or it failed.
@@ -168,7 +177,7 @@ class Workbench:
         return exhaust(self.running(trace))
 
     def running(self, trace: Trace | None = None) -> Stages[Any]:
-        """As `run`: gives each stage that is compiled on the way, and returns what the program gave."""
+        """As `run`, but yields each stage compiled on the way and returns the program's result."""
         owner = self._owner(trace) if trace is not None else None
         if owner is None and self._on_run is not None:
             try:
@@ -193,45 +202,54 @@ class Workbench:
         return run_traced(program)
 
     def fork(self, trace: Trace, at: int, text: str | None = None) -> Trace:
-        """Leave a trace after a stage, with an edited text where one is given, without the passes that are switched off, and compile to the end; the new trace.
+        """Fork a trace after a stage, compile to the end, and return the new trace.
+
+        Uses an edited text if given, and omits the disabled passes.
 
         Raises:
-            HloEditError: the text is no module, or breaks a rule of HLO.
-            XlanbError: there is no HLO there, or it cannot be compiled; the branch is there all the same, with the failed stage.
+            HloEditError: the text is not a module, or violates a rule of HLO.
+            XlanbError: there is no HLO, or it does not compile; the branch is kept, with the failed
+                stage.
         """
         return exhaust(self.forking(trace, at, text))
 
     def forking(self, trace: Trace, at: int, text: str | None = None) -> Stages[Trace]:
-        """As `fork`: gives each stage as it has run, and returns the new trace."""
+        """As `fork`, but yields each stage and returns the new trace."""
         return self._finishing(branch(trace, at, text=text, without=self.off))
 
     def left(self, trace: Trace, at: int) -> list[dict[str, Any]]:
-        """The passes that are left to run after a stage: see `order.pass_tree`.
+        """Return the passes that remain after a stage; see `order.pass_tree`.
 
         Raises:
-            XlanbError: there is no HLO there.
+            XlanbError: there is no HLO.
         """
         return pass_tree(remaining(trace, at))
 
     def reorder(self, trace: Trace, at: int, order: Sequence[Any]) -> Trace:
-        """Leave a trace after a stage with the passes that are left in another order (see `order.reordered`), without those that are switched off, and compile to the end; the new trace.
+        """Fork a trace after a stage with the remaining passes in another order, and compile it.
+
+        Omits the disabled passes and returns the new trace; see `order.reordered`.
 
         Raises:
-            XlanbError: there is no HLO there, that is no order, or it cannot be compiled; the branch is there all the same, with the failed stage.
+            XlanbError: there is no HLO, the order is invalid, or it does not compile; the branch is
+                kept, with the failed stage.
         """
         return exhaust(self.reordering(trace, at, order))
 
     def reordering(self, trace: Trace, at: int, order: Sequence[Any]) -> Stages[Trace]:
-        """As `reorder`: gives each stage as it has run, and returns the new trace."""
+        """As `reorder`, but yields each stage and returns the new trace."""
         passes = reordered(remaining(trace, at), order)
         name = f"other order from {trace.stages[at].index} {trace.stages[at].name}"
         return self._finishing(branch(trace, at, pipeline=passes, without=self.off, name=name))
 
     def attempting(self, trace: Trace, a: str, b: str) -> Stages[Attempt]:
-        """Fuse two instructions that a pass did not fuse, in a branch, and measure both: gives each stage as it has run, and returns what came of it.
+        """Fuse two instructions that a pass did not fuse, in a branch, and measure both.
+
+        Yields each stage, and returns the attempt.
 
         Raises:
-            XlanbError: no pass decided against it, the condition that failed cannot be lifted, or the branch cannot be compiled.
+            XlanbError: no pass decided against it, the failed condition cannot be overridden, or
+                the branch does not compile.
         """
         refused, left = force(trace, a, b)
         if trace.program is None:
@@ -247,7 +265,7 @@ class Workbench:
         return made.trace
 
     def toggle(self, name: str, *, off: bool | None = None) -> list[str]:
-        """Switch a pass off, or on again, for branches to come; those that are off.
+        """Disable a pass in new branches, or enable it again; return the disabled ones.
 
         Raises:
             XlanbError: no compilation here has such a pass.
@@ -262,7 +280,7 @@ class Workbench:
         return self.off
 
     def numerics(self, trace: Trace) -> Numerics:
-        """The results of a trace after each pass.
+        """Return the results of a trace after each pass.
 
         Raises:
             XlanbError: there is no HLO, or the interpreter cannot evaluate it.
@@ -270,12 +288,12 @@ class Workbench:
         return trace.numerics()
 
     def _stepped(self, trace: Trace | None) -> Compilation | None:
-        """The compilation whose step adds to a trace; None where a function does that which the workbench was given."""
+        """Return the compilation that steps a trace, or None if a given function does."""
         owner = self._owner(trace) if trace is not None else None
         return self._compilation if owner is None and self._steps_itself else owner
 
     def _owner(self, trace: Trace) -> Compilation | None:
-        """The branch that a trace belongs to."""
+        """Return the branch of a trace."""
         waiting: list[Compilation] = [
             *self.branches,
             *(self._compilation.branches if self._compilation is not None else ()),

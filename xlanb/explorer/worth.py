@@ -1,6 +1,6 @@
 """Measure the effect of each pass of a compilation.
 
-The program compiled and run without each in turn, told as it is measured.
+Compiles and runs the program without each in turn, reporting along the way.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ _SECONDS = 20.0
 
 @dataclass
 class Worth:
-    """What was measured so far: by pass the median seconds of a run and the temporary bytes without it ("" for all
-    passes), and why it failed where it did.
+    """The measurements so far.
 
-    `done` of about `total` pieces of work; the last was without the pass `name`.
+    By omitted pass ("" for none) it has the median seconds of a run, the temporary bytes, and why
+    it failed if it did. `done` of about `total` pieces of work are done; the last was without the
+    pass `name`.
     """
 
     total: int
@@ -40,10 +41,10 @@ class Worth:
 
     @property
     def data(self) -> dict[str, dict[str, Any]]:
-        """By pass.
+        """The effects by pass.
 
-        `run`, the seconds of a run without it by those with all passes (2: it halves the time); `temp`, temporary
-        bytes without it less those with it; `failure`.
+        `run` is the time of a run without it relative to all passes (2: the pass halves the time),
+        `temp` the temporary bytes without it less those with it, and `failure` the error.
         """
         whole, bytes_ = self.seconds.get(""), self.temp_bytes.get("", 0)
         rows: dict[str, dict[str, Any]] = {n: {"failure": text} for n, text in self.failures.items()}
@@ -54,10 +55,11 @@ class Worth:
 
 
 def measured_worth(trace: Trace) -> Iterator[Worth]:
-    """Measure the passes that changed something in a trace: gives what is known after each compilation and each run.
+    """Measure the passes that changed something in a trace; yield results after each piece of work.
 
     Raises:
-        XlanbError: the trace holds no HLO before its passes, or the program does not compile with all of them.
+        XlanbError: the trace holds no HLO before its passes, or the program does not compile with
+            all passes.
     """
     start = next((s.after for s in trace if s.kind in ("hlo", "tf2xla") and isinstance(s.after, ModuleRecord)), None)
     if start is None:

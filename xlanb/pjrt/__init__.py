@@ -1,6 +1,6 @@
-"""xlanb as a backend of JAX: `JAX_PLATFORMS=xlanb python train.py` runs an unmodified program on this compiler.
+"""xlanb as a JAX backend: `JAX_PLATFORMS=xlanb python train.py` runs unmodified programs on it.
 
-JAX finds `initialize` by the entry point `jax_plugins`. See docs/how-to/as-jax-backend.md.
+JAX finds `initialize` through the entry point `jax_plugins`. See docs/how-to/as-jax-backend.md.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from typing import Any
 
 
 def initialize() -> None:
-    """What JAX calls when it looks for its backends: register xlanb where `JAX_PLATFORMS` names it.
+    """Register xlanb if `JAX_PLATFORMS` names it; JAX calls this when it looks for backends.
 
-    Every program that uses JAX comes here once xlanb is installed; the others are not to wait for a compiler to be loaded.
+    It runs in every JAX program once xlanb is installed, so it loads no compiler for the others.
     """
     from xlanb.frontends.jax import import_jax
 
@@ -20,9 +20,10 @@ def initialize() -> None:
 
 
 def register() -> None:
-    """Register the platform "xlanb" with JAX, which creates its client when it is first asked for; once a process.
+    """Register the platform "xlanb" with JAX, once per process.
 
-    `JAX_PLATFORMS=xlanb` does it by itself; a program calls this before it first uses JAX, to have `jax.devices("xlanb")`.
+    JAX creates its client on first use. `JAX_PLATFORMS=xlanb` registers it too; otherwise call this
+    before JAX is first used, to have `jax.devices("xlanb")`.
     """
     from xlanb.frontends.jax import import_jax
     from xlanb.pjrt import jax_hooks

@@ -21,12 +21,12 @@ Array = NDArray[Any]
 
 
 def int64s(address: int | None, count: int) -> tuple[int, ...]:
-    """Numbers at an address."""
+    """Return int64 numbers at an address."""
     return tuple((ctypes.c_int64 * count).from_address(address)) if count and address else ()
 
 
 def dtype_of(number: int) -> np.dtype[Any]:
-    """The dtype of a PJRT_Buffer_Type.
+    """Return the dtype of a PJRT_Buffer_Type.
 
     Raises:
         UnimplementedError: arrays have no such type.
@@ -39,19 +39,19 @@ def dtype_of(number: int) -> np.dtype[Any]:
 
 
 def byte_size(number: int, dims: Sequence[int]) -> int:
-    """Bytes of a row-major array."""
+    """Return the bytes of a row-major array."""
     return math.prod(dims) * ITEM_SIZES[number]
 
 
 def place(args: Any) -> Device:
-    """The device that `memory` or `device` of some arguments name."""
+    """Return the device that `memory` or `device` of the arguments names."""
     found: Any = Handle.at(args.memory or args.device)
     device: Device = found if isinstance(found, Device) else found.device
     return device
 
 
 def elements(buffer: int) -> Array:
-    """The elements of a buffer, in place.
+    """Return a buffer's elements without a copy.
 
     Raises:
         ArgumentError: it was deleted or donated.
@@ -68,7 +68,7 @@ def elements(buffer: int) -> Array:
 
 
 def check_row_major(layout: int | None, rank: int) -> None:
-    """That a PJRT_Buffer_MemoryLayout is row-major.
+    """Check that a PJRT_Buffer_MemoryLayout is row-major.
 
     Raises:
         UnimplementedError: it is not.
@@ -78,7 +78,7 @@ def check_row_major(layout: int | None, rank: int) -> None:
 
 
 def _order(layout: int, rank: int) -> tuple[int, ...]:
-    """The dimensions of a tiled layout, from slow to fast."""
+    """Return the dimensions of a tiled layout, slowest first."""
     tiled = c_api.Tiled.from_address(layout)
     if tiled.type != 0 or tiled.num_tiles:
         raise UnimplementedError("xlanb's backend does not support layouts with strides or tiles")
@@ -86,7 +86,7 @@ def _order(layout: int, rank: int) -> tuple[int, ...]:
 
 
 def _strided(address: int, dtype: np.dtype[Any], dims: Sequence[int], strides: Sequence[int]) -> Array:
-    """Elements of the host at an address, whose strides may be negative."""
+    """Return host elements at an address; strides may be negative."""
     if not math.prod(dims):
         return np.empty(dims, dtype)
     low = sum(min(s, 0) * (d - 1) for s, d in zip(strides, dims, strict=True))
@@ -96,7 +96,7 @@ def _strided(address: int, dtype: np.dtype[Any], dims: Sequence[int], strides: S
 
 
 class BufferFunctions:
-    """The functions of the C API that make and copy buffers."""
+    """The C API functions that make and copy buffers."""
 
     def __init__(self) -> None:
         self.native: NativeFunctions | None = None
@@ -120,11 +120,11 @@ class BufferFunctions:
         return self.native
 
     def make(self, number: int, dims: Sequence[int], device: Device) -> int:
-        """A new buffer."""
+        """Make a buffer."""
         return self.loaded.make(number, dims, byte_size(number, dims), device.address, device.memory.address)
 
     def from_host(self, args: Any) -> None:
-        """A copy of the host's elements, with whatever strides."""
+        """Copy host elements with any strides."""
         dims, dtype = int64s(args.dims, args.num_dims), dtype_of(args.type)
         check_row_major(args.device_layout, len(dims))
         strides = int64s(args.byte_strides, args.num_byte_strides)
@@ -135,14 +135,14 @@ class BufferFunctions:
         args.buffer, args.done_with_host_buffer = made, self.loaded.ready
 
     def uninitialized(self, args: Any) -> None:
-        """Memory whose elements the caller will not read before they are written."""
+        """Allocate a buffer that the caller writes before reading it."""
         dims = int64s(args.shape_dims, args.shape_num_dims)
         check_row_major(args.shape_layout, len(dims))
         dtype_of(args.shape_element_type)
         args.buffer = self.make(args.shape_element_type, dims, place(args))
 
     def view(self, args: Any) -> None:
-        """Memory owned by another library, through DLPack."""
+        """Make a view of memory that another library owns, for DLPack."""
         dims = int64s(args.dims, args.num_dims)
         dtype_of(args.element_type)
         check_row_major(args.layout, len(dims))
@@ -153,7 +153,7 @@ class BufferFunctions:
         )  # fmt: skip
 
     def to_host(self, args: Any) -> None:
-        """A copy into memory of the host, in the layout that it asks for."""
+        """Copy to host memory in the requested layout."""
         source = elements(args.src)
         if args.dst_size < source.nbytes:
             raise ArgumentError(f"{source.nbytes} bytes do not fit into a destination of {args.dst_size} bytes")
@@ -163,7 +163,7 @@ class BufferFunctions:
         args.event = self.loaded.ready
 
     def raw_to_host(self, args: Any) -> None:
-        """Some of a buffer's bytes."""
+        """Copy some of a buffer's bytes to the host."""
         source = elements(args.buffer)
         if args.offset < 0 or args.offset + args.transfer_size > source.nbytes:
             last = args.offset + args.transfer_size
@@ -178,15 +178,15 @@ class BufferFunctions:
         return made
 
     def to_device(self, args: Any) -> None:
-        """A copy for another device."""
+        """Copy to another device."""
         args.dst_buffer = self._copied(args.buffer, Handle.at(args.dst_device))
 
     def to_memory(self, args: Any) -> None:
-        """A copy in another memory."""
+        """Copy to another memory."""
         args.dst_buffer = self._copied(args.buffer, Handle.at(args.dst_memory).device)
 
     def memory_statistics(self, args: Any) -> None:
-        """What all devices use together: they share the machine's memory."""
+        """Return what all devices use together, because they share the machine's memory."""
         live, peak, count, largest = self.loaded.statistics()
         for field, *_ in type(args)._fields_:
             if field.endswith("_is_set"):

@@ -1,7 +1,8 @@
-"""The PJRT C API as data: its functions in order, and the structures of their arguments.
+"""The PJRT C API as data: its functions in order, and their argument structs.
 
-The facts are those of xla/pjrt/c/pjrt_c_api.h, version 0.90, and pjrt_c_api_layouts_extension.h. A framework with a newer
-version takes a plugin with this one: structs only grow at their ends, and each begins with its size.
+Source: xla/pjrt/c/pjrt_c_api.h, version 0.90, and pjrt_c_api_layouts_extension.h. A framework with
+a newer version accepts a plugin with this one: structs only grow at their ends, and each begins
+with its size.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ Device_CreateAsyncTrackingEvent AsyncTrackingEvent_Destroy Executable_GetCompile
 Buffer_DonateWithControlDependency Event_Create Event_Set
 """.split()
 )
-"""The members of PJRT_Api behind its version, without the prefix PJRT_."""
+"""The members of PJRT_Api after its version, without the prefix PJRT_."""
 
 LAYOUT_FUNCTIONS = tuple(
     """
@@ -57,7 +58,7 @@ Layouts_MemoryLayout_Destroy Layouts_MemoryLayout_Serialize Layouts_PJRT_Client_
 Layouts_PJRT_Buffer_MemoryLayout Layouts_PJRT_Topology_GetDefaultLayout Layouts_PJRT_Executable_GetOutputLayouts
 """.split()
 )
-"""The members of PJRT_Layouts_Extension behind its head."""
+"""The members of PJRT_Layouts_Extension after its head."""
 
 _KINDS: Mapping[str, Any] = {
     "p": ctypes.c_void_p,
@@ -67,7 +68,7 @@ _KINDS: Mapping[str, Any] = {
     "b": ctypes.c_bool,
     "L": ctypes.c_int64 * 10,
 }
-"""A pointer, size_t, int (and enums), int64_t, bool; L: PJRT_Buffer_MemoryLayout, 80 bytes."""
+"""Pointer, size_t, int (and enums), int64_t, bool; L: PJRT_Buffer_MemoryLayout, 80 bytes."""
 
 _ARGUMENTS = """
 Error_Destroy: error p
@@ -195,7 +196,7 @@ Layouts_PJRT_Buffer_MemoryLayout: buffer p, layout p
 Layouts_PJRT_Topology_GetDefaultLayout: topology_description p, type i, dims p, num_dims z, layout p
 Layouts_PJRT_Executable_GetOutputLayouts: executable p, num_outputs z, layouts p
 """
-"""The fields of each function's PJRT_..._Args behind its size and the pointer to extensions."""
+"""The fields of each function's PJRT_..._Args after its size and extension pointer."""
 
 _HEAD = (("struct_size", ctypes.c_size_t), ("extension_start", ctypes.c_void_p))
 
@@ -240,7 +241,7 @@ class ProgramStruct(ctypes.Structure):
 
 
 class ExecuteOptions(ctypes.Structure):
-    """PJRT_ExecuteOptions, as far as it is read."""
+    """PJRT_ExecuteOptions, the fields that are used."""
 
     _fields_ = (
         *_HEAD,
@@ -282,7 +283,7 @@ STRING, INT64, INT64_LIST, FLOAT, BOOL = range(5)
 
 
 class Tiled(ctypes.Structure):
-    """PJRT_Buffer_MemoryLayout whose type is tiled (0)."""
+    """PJRT_Buffer_MemoryLayout of type tiled (0)."""
 
     _fields_ = (
         *_HEAD,
@@ -298,7 +299,7 @@ class Tiled(ctypes.Structure):
 
 
 class Strided(ctypes.Structure):
-    """PJRT_Buffer_MemoryLayout whose type is strided (1)."""
+    """PJRT_Buffer_MemoryLayout of type strided (1)."""
 
     _fields_ = (
         *_HEAD,
@@ -319,7 +320,7 @@ ELEMENT_TYPES = tuple(
     "invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 bf16 c64 c128 f8e5m2 f8e4m3fn f8e4m3b11fnuz f8e5m2fnuz "
     "f8e4m3fnuz s4 u4 token s2 u2 f8e4m3 f8e3m4 f8e8m0fnu f4e2m1fn".split()
 )
-"""PJRT_Buffer_Type, by number, in HLO's names."""
+"""PJRT_Buffer_Type by number, as HLO type names."""
 
 DURING_CALL, UNTIL_TRANSFER, ZERO_COPY, MUTABLE_ZERO_COPY = range(4)
 """PJRT_HostBufferSemantics."""
@@ -340,22 +341,22 @@ _FIELDS = _fields()
 
 @cache
 def arguments(name: str) -> type[ctypes.Structure]:
-    """The struct that a function takes."""
+    """Return the argument struct of a function."""
     return type(name, (ctypes.Structure,), {"_fields_": (*_HEAD, *_FIELDS.get(name, ()))})
 
 
 def offset(name: str, field: str) -> int:
-    """Bytes from the begin of a function's struct to one of its fields."""
+    """Return the byte offset of a field in a function's struct."""
     return int(getattr(arguments(name), field).offset)
 
 
 def size(name: str) -> int:
-    """What the size that stands in a function's struct is at least: the end of its last field."""
+    """Return the minimum size of a function's struct: the end of its last field."""
     struct = arguments(name)
     last, kind = struct._fields_[-1][:2]
     return int(getattr(struct, str(last)).offset) + ctypes.sizeof(kind)
 
 
 def text_at(address: int | None, size: int) -> bytes:
-    """Bytes at an address."""
+    """Return bytes at an address."""
     return ctypes.string_at(address, size) if address and size else b""

@@ -1,8 +1,8 @@
 """The Python functions that programs call: pure_callback, io_callback, debug.print.
 
-JAX names a function by its number in the module that calls it. For this backend the numbers are the process's own, as the
-functions do not come with the program through the C API. JAX keeps a function as long as what it has lowered, the compiled
-program from then on.
+JAX identifies a function by its number in the calling module. For this backend, numbers are unique
+in the process, because the functions do not pass through the C API with the program. JAX keeps a
+function alive as long as what it has lowered; then the compiled program does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _INDEX = re.compile(r"\bindex\s*=\s*\d+")
 
 
 class Numbered:
-    """Stands for the list of a module's functions while JAX lowers one call: the function that it takes gets the next number."""
+    """A stand-in for a module's list of functions while JAX lowers one call.
+
+    The function added to it gets the next number.
+    """
 
     def __init__(self) -> None:
         self._length = 0
@@ -39,7 +42,7 @@ class Numbered:
 
 
 def bind(module: HloModule) -> None:
-    """Give a module the functions that it calls, as its `host_callbacks`, and number them there."""
+    """Set a module's functions as its `host_callbacks`, and number them there."""
     kept: dict[int, tuple[int, Function]] = {}
     for i in list(module.instructions()):
         number = callback_number(i) if i.attributes.get("custom_call_target") in CALLBACKS else None

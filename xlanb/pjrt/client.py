@@ -1,4 +1,4 @@
-"""The client, its devices, their memories and the topology: the parts of the C API that describe the machine."""
+"""The client, its devices, their memories and the topology: the machine in the C API."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from xlanb.pjrt.words import MemoryWords as MemoryWord
 
 PLATFORM = "xlanb"
 DEVICE_COUNT = "num_devices"
-"""The client option for the number of devices; all use the same processor."""
+"""The client option for the number of devices, which all use the same processor."""
 _MEMORY_KIND = "device"
 """JAX's default memory kind: ordinary memory."""
 
@@ -42,7 +42,7 @@ class PjrtMemory(Handle):
 
 
 class Device(Handle):
-    """A device and its description: word 0 is its memory."""
+    """A device and its description; word 0 is its memory."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Client(Handle):
         self.topology = DeviceTopology(self.devices)
 
     def device(self, number: int) -> Device:
-        """The device with a number.
+        """Return the device with a number.
 
         Raises:
             ArgumentError: there is none.
@@ -94,13 +94,13 @@ def _kind() -> str:
 
 @cache
 def platform_name() -> Text:
-    """What `jax.devices()[0].platform` says."""
+    """The name in `jax.devices()[0].platform`."""
     return Text(PLATFORM)
 
 
 @cache
 def platform_version() -> Text:
-    """Which compiler it is."""
+    """The compiler and its version."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -264,7 +264,7 @@ def _memories(args: Any) -> None:
 
 
 def memory_limit() -> int:
-    """Bytes of memory that this machine has; 0 where the system does not say."""
+    """Return this machine's bytes of memory, 0 if the system does not say."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):
@@ -342,7 +342,7 @@ def _no_op() -> Any:
 
 
 def no_op_address() -> int:
-    """A deleter of what is kept anyway."""
+    """Return the address of a deleter that does nothing."""
     return ctypes.cast(_no_op(), ctypes.c_void_p).value or 0
 
 

@@ -1,4 +1,7 @@
-"""DLPack: JAX exports and imports arrays of platforms that it knows; here those of xlanb pass as the CPU's, without a copy."""
+"""DLPack for xlanb's arrays, which pass as the CPU's without a copy.
+
+JAX exports and imports only arrays of platforms that it knows.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from xlanb.pjrt.client import PLATFORM
 
 
 def install() -> None:
-    """Put the hooks in; to do so again changes nothing."""
+    """Install the hooks; repeated calls change nothing."""
     array, inner, public = (import_jax(name) for name in ("jax._src.array", "jax._src.dlpack", "jax.dlpack"))
     if hasattr(inner.from_dlpack, "of_xlanb"):
         return
@@ -25,7 +28,7 @@ def install() -> None:
 
 
 def _exporting(export: Callable[..., Any]) -> Callable[..., Any]:
-    """`export` of an array of the CPU that shares the memory of an array of xlanb."""
+    """Wrap `export`: an xlanb array is exported as a CPU array with the same memory."""
 
     @functools.wraps(export)
     def exported(array: Any, **named: Any) -> Any:
@@ -37,7 +40,10 @@ def _exporting(export: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _importing(from_dlpack: Callable[..., Any]) -> Callable[..., Any]:
-    """`from_dlpack` that gives arrays of xlanb where that is the device asked for, of the array given, or the default."""
+    """Wrap `from_dlpack` to return xlanb arrays if the target device is xlanb's.
+
+    The target is the requested device, the given array's, or the default.
+    """
 
     @functools.wraps(from_dlpack)
     def imported(external_array: Any, device: Any = None, copy: bool | None = None) -> Any:
@@ -52,7 +58,7 @@ def _importing(from_dlpack: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _target(external: Any, device: Any) -> Any:
-    """The device of xlanb that an imported array belongs on, or None where another platform has it."""
+    """Return the xlanb device for an imported array, or None for another platform's."""
     jax = import_jax()
     if device is not None:
         found = device.device_set if isinstance(device, jax.sharding.Sharding) else {device}
@@ -70,14 +76,14 @@ _CPU = 1
 
 
 def _device(array: Any) -> Any:
-    """The device of xlanb that an array is on; None where it is on another platform's, or on several."""
+    """Return the xlanb device that an array is on, or None if another or several."""
     devices = array.devices()
     (first, *others) = devices
     return first if not others and first.platform == PLATFORM else None
 
 
 def _placed(array: Any, device: Any) -> Any:
-    """An array in the same memory on another platform's device of this processor."""
+    """Return an array in the same memory on another platform's device of this processor."""
     return import_jax().device_put(np.asarray(array), device, may_alias=True)
 
 

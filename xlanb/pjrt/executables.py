@@ -1,4 +1,4 @@
-"""Executables: compiling, what they tell of themselves, and calls that go through Python."""
+"""Executables: compilation, their properties, and calls through Python."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class LoadedProgram(Handle):
         self._count()
 
     def _count(self) -> None:
-        """Make machine code count the executions if their number is requested."""
+        """Make machine code count executions if the count is requested."""
         counter = self.program.executable.counter if self.program.executable is not None else None
         if counter is None:
             return
@@ -80,11 +80,11 @@ class LoadedProgram(Handle):
 
     @property
     def counter(self) -> RunCounter | None:
-        """What counts the executions now."""
+        """Return the current execution counter."""
         return self._counter if self.words[Loaded.counter] else None
 
     def delete(self) -> None:
-        """Give back the arena; calls from now on are errors."""
+        """Free the arena; later calls raise."""
         self.is_deleted = True
         self.words[Loaded.flags] |= UNUSUAL
         arena, self.words[Loaded.arena] = self.words[Loaded.arena], 0
@@ -92,13 +92,13 @@ class LoadedProgram(Handle):
             _give_back(arena)
 
     def forget(self) -> None:
-        """C will not ask for it again."""
+        """Forget the handle, which C no longer uses."""
         self.delete()
         super().forget()
 
 
 def _flags(calls: Calls) -> int:
-    """How machine code calls a program."""
+    """Return the flags of a program's calls from machine code."""
     if calls.calls_host:
         return GUARDED | CALLS_HOST
     return GUARDED if calls.is_long else 0
@@ -272,7 +272,7 @@ def _assignment(args: Any) -> None:
 
 
 def _device_assignment(number: int) -> Any:
-    """A DeviceAssignmentProto of one device."""
+    """Return a DeviceAssignmentProto of one device."""
     import numpy as np
 
     create = import_jax("jaxlib._jax").DeviceAssignment.create
@@ -294,7 +294,10 @@ def _context_destroy(args: Any) -> None:
 
 @implements("LoadedExecutable_Execute")
 def _execute(args: Any) -> None:
-    """A call that machine code does not make: an argument must not be donated, or something is wrong."""
+    """Run a call that machine code does not.
+
+    An argument must not be donated, or there is an error.
+    """
     loaded = Handle.at(args.executable)
     if loaded.is_deleted:
         raise ArgumentError(f"{loaded.program.module.name} was deleted")
@@ -319,14 +322,14 @@ def _execute(args: Any) -> None:
 
 
 def _kept(args: Any) -> set[int]:
-    """The numbers of the arguments that this call must not take, whatever the program says."""
+    """Return the indices of the arguments that this call must not donate."""
     options = c_api.ExecuteOptions.from_address(args.options)
     count = options.num_non_donatable_input_indices
     return set((ctypes.c_int64 * count).from_address(options.non_donatable_input_indices)) if count else set()
 
 
 def _check_donated(program: PjrtProgram, given: list[int], kept: set[int]) -> None:
-    """That no donated array is given twice.
+    """Check that no donated array is passed twice.
 
     Raises:
         ArgumentError: one is.
@@ -341,7 +344,7 @@ def _check_donated(program: PjrtProgram, given: list[int], kept: set[int]) -> No
 
 
 def _hand_over(args: Any, program: PjrtProgram, given: list[int], made: list[int]) -> None:
-    """Set the results, and take what was donated."""
+    """Set the results, and consume donated arguments."""
     kept = _kept(args)
     for number in program.donated:
         if number not in kept:
@@ -354,10 +357,10 @@ def _hand_over(args: Any, program: PjrtProgram, given: list[int], made: list[int
 
 
 def _arguments(program: PjrtProgram, args: Any) -> list[int]:
-    """The buffers of a call.
+    """Return the buffers of a call.
 
     Raises:
-        ArgumentError: their number or sizes do not fit, or one was deleted.
+        ArgumentError: their number or sizes do not match, or one was deleted.
     """
     count = len(program.arguments)
     if args.num_args != count:
@@ -376,7 +379,7 @@ def _arguments(program: PjrtProgram, args: Any) -> list[int]:
 
 
 def _run(loaded: LoadedProgram, given: list[int], made: list[int]) -> None:
-    """Run the code with an arena of its own, as a function that it calls may call it again."""
+    """Run the code with its own arena, because a Python function may call it recursively."""
     program = loaded.program
     arguments = pointers(buffer_words(b)[Buffer.data] for b in given)
     results = pointers(buffer_words(b)[Buffer.data] for b in made)
@@ -398,7 +401,7 @@ def _run(loaded: LoadedProgram, given: list[int], made: list[int]) -> None:
 
 
 def _failure(program: PjrtProgram, error: Exception) -> XlanbError:
-    """The error of a call in which a Python function has raised, or an operation of the runtime."""
+    """Return the error of a call in which a Python function or a runtime operation raised."""
     if isinstance(error, XlanbError):
         error.args = (f"{error}\n{hint(program.module.name, error)}", *error.args[1:])
         return error
@@ -412,9 +415,9 @@ def _reason(status: int) -> XlanbError:
 
 
 def stopped(executable: int, status: int, raised: int | None) -> int | None:
-    """The error of a call that machine code made, and that did not end by itself.
+    """Return the error of a call by machine code that did not complete.
 
-    `raised` is the address of the exception that a Python function has raised which the program calls.
+    `raised` is the address of the exception that a Python function raised, or None.
     """
     if raised is None:
         return error_of(_reason(status))

@@ -1,4 +1,7 @@
-"""Python functions of the C API: `@implements("Client_Devices")` puts one into the table, with its errors as PJRT_Errors."""
+"""Python functions of the C API.
+
+`@implements("Client_Devices")` registers one; its exceptions become PJRT_Errors.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,14 @@ _LOG = logging.getLogger("xlanb.pjrt")
 
 Implementation = Callable[[Any], None]
 FUNCTIONS: dict[str, Implementation] = {}
-"""The functions implemented in Python, by their name without PJRT_: each takes its argument struct."""
+"""The functions implemented in Python, by name without PJRT_.
+
+Each takes its argument struct.
+"""
 
 
 class CallbackError(XlanbError):
-    """A Python function that a program calls has raised; the message is its traceback."""
+    """A Python function called by a program raised; the message is its traceback."""
 
 
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
@@ -46,7 +52,7 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
 
 
 def implements(name: str) -> Callable[[Implementation], Implementation]:
-    """Put a function into the table."""
+    """Register a function."""
 
     def put(function: Implementation) -> Implementation:
         FUNCTIONS[name] = function
@@ -56,7 +62,7 @@ def implements(name: str) -> Callable[[Implementation], Implementation]:
 
 
 def error_of(error: BaseException) -> int | None:
-    """The PJRT_Error of an exception."""
+    """Return the PJRT_Error of an exception."""
     for kind, code in _CODES:
         if isinstance(error, kind):
             return make_error(code, str(error) or type(error).__name__)
@@ -65,7 +71,7 @@ def error_of(error: BaseException) -> int | None:
 
 
 def as_callback(name: str, function: Implementation) -> Any:
-    """The function as C calls it."""
+    """Return the function as C calls it."""
     struct, least = c_api.arguments(name), c_api.size(name)
     done = DONE if name in UNUSUAL_FUNCTIONS else None
 
@@ -85,7 +91,7 @@ def as_callback(name: str, function: Implementation) -> Any:
 
 
 def missing(name: str) -> Any:
-    """The function behind a name that is not implemented."""
+    """Return a function that reports an unimplemented name."""
 
     def call(address: int) -> int | None:
         return make_error(c_api.UNIMPLEMENTED, f"xlanb's backend has no PJRT_{name}")
@@ -97,7 +103,7 @@ def missing(name: str) -> Any:
 
 
 class Text:
-    """Bytes that stay where they are."""
+    """Bytes at a fixed address."""
 
     def __init__(self, text: str | bytes) -> None:
         data = text.encode() if isinstance(text, str) else text
@@ -107,19 +113,19 @@ class Text:
 
 
 def pointers(addresses: Iterable[int]) -> Any:
-    """An array of pointers; at least one, as no address may be null."""
+    """Return an array of pointers, with at least one, because addresses must not be null."""
     found = list(addresses)
     return (ctypes.c_void_p * max(len(found), 1))(*found)
 
 
 def give_text(args: Any, field: str, text: Text) -> None:
-    """Set a field and its size."""
+    """Set a text field and its size."""
     setattr(args, field, text.address)
     setattr(args, f"{field}_size", text.size)
 
 
 class NamedValues:
-    """PJRT_NamedValues that stay where they are: of strings, ints, floats, bools and lists of ints."""
+    """PJRT_NamedValues at a fixed address: strings, ints, floats, bools and lists of ints."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self.count = len(values)
@@ -153,7 +159,7 @@ class NamedValues:
 
 
 def read_named_values(address: int | None, count: int) -> dict[str, Any]:
-    """The PJRT_NamedValues at an address."""
+    """Return the PJRT_NamedValues at an address."""
     found: dict[str, Any] = {}
     for k in range(count):
         entry = c_api.NamedValue.from_address((address or 0) + k * ctypes.sizeof(c_api.NamedValue))
@@ -168,7 +174,7 @@ def read_named_values(address: int | None, count: int) -> dict[str, Any]:
 
 
 class Handle:
-    """An object that C knows by the address of its words."""
+    """An object that C identifies by the address of its words."""
 
     _live: dict[int, Handle] = {}  # noqa: RUF012 - one for the process
 
@@ -178,12 +184,12 @@ class Handle:
         Handle._live[self.address] = self
 
     def forget(self) -> None:
-        """C will not ask for it again."""
+        """Forget the handle, which C no longer uses."""
         Handle._live.pop(self.address, None)
 
     @staticmethod
     def at(address: int) -> Any:
-        """The object at an address.
+        """Return the object at an address.
 
         Raises:
             ArgumentError: there is none.

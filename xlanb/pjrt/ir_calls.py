@@ -1,4 +1,4 @@
-"""Transfers from and to the host, layouts, and calls, in LLVM IR; `$name` is filled in by native_text."""
+"""Host transfers, layouts and calls, in LLVM IR; native_text replaces `$name`."""
 
 from __future__ import annotations
 

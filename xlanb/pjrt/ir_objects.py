@@ -1,4 +1,7 @@
-"""Events, errors, exceptions of signals' handlers and the memory of buffers, in LLVM IR; `$name` is filled in by native_text."""
+"""Events, errors, signal handlers' exceptions and buffer memory, in LLVM IR.
+
+native_text replaces `$name`.
+"""
 
 from __future__ import annotations
 

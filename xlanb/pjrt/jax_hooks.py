@@ -1,8 +1,7 @@
-"""JAX's registries by platform name, filled for xlanb as for the CPU: lowering rules, donation,
-callbacks.
+"""Fill JAX's registries by platform name for xlanb as for the CPU.
 
-JAX has these in tables of its own that no public function extends; each hook says which, and is left out where a version of
-JAX has no such table.
+They hold lowering rules, donation and callbacks. JAX keeps these in tables that no public function
+extends. Each hook names its table, and is skipped if a version of JAX has no such table.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from xlanb.pjrt.client import PLATFORM
 
 
 def install() -> None:
-    """Put the hooks in; to do so again changes nothing."""
+    """Install the hooks; repeated calls change nothing."""
     _share_lowerings()
     _allow_donation()
     _emit_callbacks()
@@ -31,7 +30,10 @@ def install() -> None:
 
 
 def _share_lowerings() -> None:
-    """Rules for the platform "cpu" are those for "xlanb": one table, which also has what is registered later."""
+    """Use the lowering rules of the platform "cpu" for "xlanb".
+
+    They share one table, so rules registered later count too.
+    """
     rules = getattr(import_jax("jax._src.interpreters.mlir"), "_platform_specific_lowerings", None)
     if rules is not None:
         rules[PLATFORM] = rules["cpu"]
@@ -44,7 +46,10 @@ def _allow_donation() -> None:
 
 
 def _emit_callbacks() -> None:
-    """pure_callback, io_callback and debug.callback lower as for the CPU, with functions numbered in the process."""
+    """Lower pure_callback, io_callback and debug.callback as for the CPU.
+
+    Their functions are numbered in the process.
+    """
     callback = import_jax("jax._src.callback")
     emit = getattr(callback, "emit_python_callback", None)
     if emit is None or hasattr(emit, "of_xlanb"):
@@ -64,7 +69,7 @@ def _emit_callbacks() -> None:
 
 
 def _use_cache() -> None:
-    """The persistent compilation cache, which JAX uses on the platforms of a list inside of a function."""
+    """Enable the persistent compilation cache, whose list of platforms is inside a function."""
     cache = import_jax("jax._src.compilation_cache")
     is_used = getattr(cache, "is_cache_used", None)
     if is_used is None or hasattr(is_used, "of_xlanb"):
@@ -79,11 +84,11 @@ def _use_cache() -> None:
 
 
 _SERIALIZES = SimpleNamespace(platform="cpu", supports_executable_serialization=True)
-"""A backend whose executables JAX caches."""
+"""A stand-in for a backend whose executables JAX caches."""
 
 
 def _choose_branches() -> None:
-    """`lax.platform_dependent` without a branch for this platform and without a default takes that for the CPU."""
+    """Let `lax.platform_dependent` use the CPU's branch if it has none for xlanb and no default."""
     mlir, conditionals = import_jax("jax._src.interpreters.mlir"), import_jax("jax._src.lax.control_flow.conditionals")
     for primitive, rule, option in (
         ("platform_index_p", "_platform_index_lowering", "platforms"),
@@ -109,7 +114,7 @@ def _with_branch(lower: Callable[..., Any], option: str) -> Callable[..., Any]:
 
 
 def _keep_cpu() -> None:
-    """Callbacks get their arguments as arrays of the CPU: JAX has to know that platform too."""
+    """Keep the CPU platform in JAX, because callbacks get CPU arrays as arguments."""
     config = import_jax().config
     platforms = (config.jax_platforms or "").split(",")
     if PLATFORM in platforms and "cpu" not in platforms:

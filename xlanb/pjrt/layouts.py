@@ -1,4 +1,4 @@
-"""The extension of the C API for layouts: all are row-major here."""
+"""The C API extension for layouts; all are row-major here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xlanb.pjrt.words import Buffer, LayoutWords
 
 
 class RowMajor(Handle):
-    """The row-major layout of a rank, serialized as XLA writes a layout: {1,0}."""
+    """The row-major layout of a rank, serialized as in XLA: {1,0}."""
 
     def __init__(self, rank: int) -> None:
         super().__init__(len(LayoutWords))
@@ -27,7 +27,7 @@ class RowMajor(Handle):
 
 @cache
 def row_major(rank: int) -> RowMajor:
-    """The layout of a rank; it stays."""
+    """Return a rank's layout, which stays alive."""
     return RowMajor(rank)
 
 

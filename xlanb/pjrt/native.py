@@ -1,4 +1,4 @@
-"""The loaded functions of `native_text`, and what Python needs of them: buffers, errors, statistics."""
+"""The loaded functions of `native_text`, and their Python interface."""
 
 from __future__ import annotations
 
@@ -19,13 +19,19 @@ from xlanb.shape.primitive_type import PrimitiveType
 
 _P, _Q = ctypes.c_void_p, ctypes.c_int64
 UNUSUAL = ctypes.CFUNCTYPE(_P, _P)
-"""A function of the C API, as C calls it: takes the address of its arguments and returns that of an error, or None."""
+"""A C API function in C: takes its arguments' address, returns an error's or None."""
 STOPPED = ctypes.CFUNCTYPE(_P, _P, _Q, _P)
-"""Creates the error of a stopped call, from the executable, the status of `xlanb.guard`, and the exception
-of a Python function that the program calls, if any."""
+"""Creates the error of a stopped call.
+
+Takes the executable, the status of `xlanb.guard`, and the exception that a Python function raised,
+if any.
+"""
 
 DONE = 1
-"""The result of an `unusual` function on success: None if an exception of a signal handler ended it."""
+"""The result of an `unusual` function on success.
+
+None if a signal handler's exception ended it.
+"""
 _PYTHON = (
     "PyGILState_Ensure PyGILState_Release PyErr_Fetch PyErr_NormalizeException PyErr_SetObject PyException_SetTraceback "
     "Py_AddPendingCall Py_DecRef"
@@ -34,16 +40,16 @@ _PYTHON = (
 BY_NUMBER: tuple[PrimitiveType | None, ...] = tuple(
     {t.text: t for t in PrimitiveType}.get(name) for name in c_api.ELEMENT_TYPES
 )
-"""The element type of each PJRT_Buffer_Type; None of the invalid one."""
+"""The element type of each PJRT_Buffer_Type; None for the invalid one."""
 NUMBERS = {t: n for n, t in enumerate(BY_NUMBER) if t is not None}
 ITEM_SIZES = tuple(t.dtype.itemsize if t is not None and t.scalar is not None else 0 for t in BY_NUMBER)
 
 
 class NativeFunctions:
-    """The loaded functions; one for the process (`native`).
+    """The loaded functions, once per process (`native`).
 
-    `unusual` are the Python functions that those of the C API hand over to, `stopped` makes the error of a call that was
-    stopped.
+    `unusual` are the Python functions that C API functions fall back to; `stopped` creates the
+    error of a stopped call.
     """
 
     def __init__(self, unusual: Mapping[str, Any], stopped: Any) -> None:
@@ -86,20 +92,23 @@ class NativeFunctions:
         self._statistics = (_Q * 4).from_address(address("pjrt.statistics"))
 
     def raise_again(self, error: BaseException) -> None:
-        """Have an exception raised in the main thread when the framework has returned; one that waits already goes first."""
+        """Raise an exception in the main thread after the framework returns.
+
+        An exception that is already pending is raised first.
+        """
         if not self._raised.value:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(error))
             self._raised.value = id(error)
 
     def set_layouts(self, addresses: Sequence[int]) -> None:
-        """The row-major layout of each rank."""
+        """Set the row-major layout of each rank."""
         self._layouts[:] = list(addresses)
 
     def make(self, type_number: int, dims: Sequence[int], size: int, device: int, memory: int) -> int:
-        """A buffer with memory of its own.
+        """Make a buffer with its own memory.
 
         Raises:
-            OutOfMemoryError: there is none.
+            OutOfMemoryError: there is not enough memory.
         """
         made = self._make(size, type_number, len(dims), (_Q * len(dims))(*dims), device, memory)
         if not made:
@@ -110,7 +119,7 @@ class NativeFunctions:
         self, data: int, type_number: int, dims: Sequence[int], size: int, device: int, memory: int,
         callback: int = 0, argument: int = 0,
     ) -> int:  # fmt: skip
-        """A buffer over memory that the caller owns; `callback` is called when it is no longer needed.
+        """Make a buffer over the caller's memory; `callback` is called when it is no longer needed.
 
         Raises:
             OutOfMemoryError: there is no memory for the buffer itself.
@@ -130,18 +139,21 @@ class NativeFunctions:
         self._destroy(_handed(buffer))
 
     def statistics(self) -> tuple[int, int, int, int]:
-        """Bytes of all buffers now, at most, how many buffers there have been, and bytes of the largest."""
+        """Return buffer statistics.
+
+        They are current bytes, peak bytes, the number of buffers so far, and bytes of the largest.
+        """
         live, peak, count, largest = self._statistics
         return live, peak, count, largest
 
 
 def buffer_words(buffer: int) -> Any:
-    """The words of a buffer, which change as it does."""
+    """Return the live words of a buffer."""
     return (_Q * len(Buffer)).from_address(buffer)
 
 
 def buffer_dims(buffer: int) -> tuple[int, ...]:
-    """The dimensions of a buffer."""
+    """Return the dimensions of a buffer."""
     found = buffer_words(buffer)
     return tuple((_Q * found[Buffer.rank]).from_address(found[Buffer.dims]))
 
@@ -151,7 +163,7 @@ _libc.malloc.restype, _libc.malloc.argtypes = _P, [ctypes.c_size_t]
 
 
 def make_error(code: int, message: str) -> int | None:
-    """A PJRT_Error, which the framework destroys."""
+    """Return a PJRT_Error, which the framework destroys."""
     data = message.encode("utf-8", "replace")
     place = _libc.malloc(16 + len(data) + 1)
     if place is None:
@@ -163,7 +175,7 @@ def make_error(code: int, message: str) -> int | None:
 
 
 def _handed(buffer: int) -> Any:
-    """The arguments of a function that takes a buffer and nothing else."""
+    """Return the arguments of a function that takes only a buffer."""
     return ctypes.byref((_Q * 3)(24, 0, buffer))
 
 

@@ -1,11 +1,12 @@
-"""PJRT C API functions on the fast path of a program's call, in LLVM IR: without Python frames, and
-without the GIL.
+"""PJRT C API functions on the fast path of calls, in LLVM IR, without Python frames or the GIL.
 
-A `PJRT_Buffer` is one block of memory: 16 words (`Buffer` below), its dimensions, and its elements where they are few.
-Its elements are released when nothing refers to them: the buffer until it is deleted, and external references.
+A `PJRT_Buffer` is one block of memory: 16 words (`Buffer` below), its dimensions, and its elements
+if they are few. Its elements are released when nothing refers to them: neither the undeleted buffer
+nor external references.
 
-A `PJRT_Event` is two words: references, and its waiters: 1 where it is ready, otherwise a list of (next, function, argument).
-An error is its code, the size of its message, and the message. What is unusual goes to the Python function of the same name.
+A `PJRT_Event` has two words: references, and waiters: 1 if it is ready, otherwise a list of (next,
+function, argument). An error is its code, the size of its message, and the message. Unusual cases
+call the Python function of the same name.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ _MALLOC_ALIGNED = 16
 _COPIED = 256
 """Up to this many bytes, a copy is cheaper than tracking when the elements are no longer needed."""
 _ALIGNED = 63
-"""A mask of addresses. Compiled code accepts arguments at any multiple of 16, but arrays are shared only where XLA:CPU shares
-them too, so that writing to a NumPy array after jnp.asarray has the same effect as on XLA:CPU."""
+"""A mask of addresses.
+
+Compiled code accepts arguments at any multiple of 16. Arrays are shared only if XLA:CPU shares them
+too, so that writing to a NumPy array after jnp.asarray has the same effect as on XLA:CPU.
+"""
 
 
 def _load(function: str, fields: dict[str, tuple[str, str]]) -> str:
-    """Lines that load fields of a function's arguments, as {name of the value: (field, type)}."""
+    """Return lines that load argument fields, {value name: (field, type)}."""
     lines = []
     for name, (field, kind) in fields.items():
         lines += [
@@ -43,7 +47,7 @@ def _load(function: str, fields: dict[str, tuple[str, str]]) -> str:
 
 
 def _words(base: str, kinds: dict[str, tuple[IntEnum, str]]) -> str:
-    """Lines that load words of a block, as {name of the value: (word, type)}."""
+    """Return lines that load words of a block, {value name: (word, type)}."""
     lines = []
     for name, (word, kind) in kinds.items():
         lines += [
@@ -54,7 +58,7 @@ def _words(base: str, kinds: dict[str, tuple[IntEnum, str]]) -> str:
 
 
 def _stores(kinds: dict[Buffer, str]) -> str:
-    """Lines that set words of the buffer %b, as {word: typed value}."""
+    """Return lines that set words of the buffer %b, {word: typed value}."""
     lines = []
     for word, value in kinds.items():
         lines += [
@@ -83,7 +87,7 @@ _GETTERS: dict[str, tuple[tuple[int, str, str], ...]] = {
         (LayoutWords.size, "i64", "serialized_bytes_size"), (LayoutWords.deleter, "i64", "serialized_layout_deleter"),
     ),
 }  # fmt: skip
-"""Functions that return words of the object in the first argument: (word, type, field)."""
+"""Functions that return words of their first argument's object: (word, type, field)."""
 _CONSTANT: dict[str, tuple[tuple[str, str], ...]] = {
     "Executable_NumReplicas": (("i64 1", "num_replicas"),),
     "Executable_NumPartitions": (("i64 1", "num_partitions"),),
@@ -123,7 +127,10 @@ def _getters() -> str:
 
 
 def text(item_sizes: tuple[int, ...]) -> str:
-    """The module, without its target; `item_sizes` are the bytes of an element by PJRT_Buffer_Type, 0 where it has none."""
+    """Return the module's text, without its target.
+
+    `item_sizes` are element bytes by PJRT_Buffer_Type, 0 if it has none.
+    """
     event = {"event": ("event", "ptr")}
     values = {
         "types": len(item_sizes),

@@ -18,7 +18,7 @@ from xlanb.pjrt.native_text import NATIVE, UNUSUAL_FUNCTIONS
 from xlanb.pjrt.words import RANKS
 
 _PARTS = (client, executables, layouts)
-"""Modules that fill the table when they are imported."""
+"""Modules that fill the table when imported."""
 
 _COUNT = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
 PRIORITY = -100
@@ -26,7 +26,7 @@ PRIORITY = -100
 
 
 class Plugin:
-    """A PJRT_Api whose functions are machine code or Python's; it lives as long as the process."""
+    """A PJRT_Api with functions in machine code or Python, for the lifetime of the process."""
 
     def __init__(self) -> None:
         callbacks = {name: as_callback(name, function) for name, function in FUNCTIONS.items()}
@@ -59,7 +59,7 @@ class Plugin:
         return native if native is not None else ctypes.cast(self._callbacks[name], ctypes.c_void_p).value or 0
 
     def retire(self) -> None:
-        """Let what C destroys from now on be: Python is going, and takes everything along."""
+        """Stop destroying objects for C, because the interpreter is exiting."""
         for name in c_api.FUNCTIONS:
             if name not in NATIVE and name.endswith(("_Destroy", "_Delete")):
                 setattr(self.api, name, self.native.nothing)
@@ -67,7 +67,7 @@ class Plugin:
 
 @cache
 def plugin() -> Plugin:
-    """The plugin of this process."""
+    """Return this process's plugin."""
     made = Plugin()
     atexit.register(made.retire)
     # JAX calls its functions until the process ends
@@ -76,8 +76,9 @@ def plugin() -> Plugin:
 
 
 def device_count() -> int:
-    """The number of devices that JAX sees, all of them on this processor: as many as its own CPU
-    backend would have.
+    """Return the number of devices for JAX, all on this processor.
+
+    It is as many as JAX's own CPU backend would have.
     """
     bridge = import_jax("jax._src.xla_bridge")
     wanted = getattr(bridge, "num_cpu_devices", None)

@@ -1,4 +1,4 @@
-"""Compile programs that JAX passes: a PjrtProgram, which can be serialized."""
+"""Compile programs from JAX into PjrtProgram, which can be serialized."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MAGIC = b"xlanb PJRT executable 1\n"
 
 @dataclass(frozen=True)
 class BufferSpec:
-    """An array that goes in or comes out: its PJRT_Buffer_Type, dimensions and bytes."""
+    """An argument or result array: its PJRT_Buffer_Type, dimensions and bytes."""
 
     number: int
     dims: tuple[int, ...]
@@ -46,10 +46,10 @@ class BufferSpec:
 
     @staticmethod
     def of(spec: ArraySpec | None) -> BufferSpec:
-        """Of an array that a program takes or gives; None is a token.
+        """Return the spec of a program's argument or result array; None is a token.
 
         Raises:
-            UnimplementedError: its layout is not row-major, or its sizes are known only at run time.
+            UnimplementedError: its layout is not row-major, or its sizes are dynamic.
         """
         if spec is None:
             return BufferSpec(NUMBERS[PrimitiveType.TOKEN], (), 0)
@@ -63,10 +63,10 @@ class BufferSpec:
 
 
 class PjrtProgram(Handle):
-    """A PJRT_Executable: compiled code, apart from the device that it runs on.
+    """A PJRT_Executable: compiled code, independent of its device.
 
-    `module` is the optimized HLO, `options` the serialized CompileOptionsProto, `donated` the numbers of the arguments
-    whose memory a call takes.
+    `module` is the optimized HLO, `options` the serialized CompileOptionsProto, and `donated` the
+    indices of the arguments whose memory a call consumes.
     """
 
     def __init__(
@@ -87,19 +87,22 @@ class PjrtProgram(Handle):
 
     @cached_property
     def optimized(self) -> Text:
-        """The optimized HLO, as a HloModuleProtoWithConfig whose config has the layout of the entry alone."""
+        """The optimized HLO, as a HloModuleProtoWithConfig.
+
+        Its config has only the entry's layout.
+        """
         message = module_message(self.module)
         config = _field(1, message.host_program_shape.SerializeToString())
         return Text(_field(1, message.SerializeToString(deterministic=True)) + _field(2, config))
 
     @cached_property
     def fingerprint(self) -> Text:
-        """Programs that compute the same have the same."""
+        """A text that is equal for programs that compute the same."""
         return Text(hashlib.sha256(str(self.module).encode()).hexdigest())
 
     @cached_property
     def properties(self) -> NamedValues:
-        """What XLA's cost analysis names: of one execution."""
+        """The properties of XLA's cost analysis, for one execution."""
         found = cost(self.module)
         return NamedValues(
             {
@@ -111,10 +114,11 @@ class PjrtProgram(Handle):
 
     @cached_property
     def serialized(self) -> Text:
-        """The program for another process on a machine like this.
+        """The program serialized for another process on a machine of the same type.
 
         Raises:
-            UnimplementedError: it calls Python functions of this process, or came from a file itself.
+            UnimplementedError: it calls Python functions of this process, or was deserialized
+                itself.
         """
         if self.executable is None:
             raise UnimplementedError(f"{self.module.name} was itself deserialized: serialize the program it came from")
@@ -130,14 +134,14 @@ class PjrtProgram(Handle):
 
     @cached_property
     def result_types(self) -> Any:
-        """PJRT_Buffer_Types."""
+        """The results' PJRT_Buffer_Types."""
         import ctypes
 
         return (ctypes.c_int32 * max(len(self.results), 1))(*(s.number for s in self.results))
 
     @cached_property
     def result_dims(self) -> tuple[Any, Any]:
-        """The dimensions of all results, one after the other, and the rank of each."""
+        """The dimensions of all results, concatenated, and each rank."""
         import ctypes
 
         dims = [d for s in self.results for d in s.dims]
@@ -146,7 +150,7 @@ class PjrtProgram(Handle):
 
     @cached_property
     def memory_kinds(self) -> tuple[Any, Any]:
-        """The kind of memory of each result, and the length of its name."""
+        """Each result's kind of memory, and the length of its name."""
         import ctypes
 
         kind, count = Text("device"), len(self.results)
@@ -156,7 +160,7 @@ class PjrtProgram(Handle):
 
 
 def _varint(number: int) -> bytes:
-    """A number as protocol buffers write it."""
+    """Encode a number as a protocol buffer varint."""
     parts = []
     while number > 0x7F:
         parts.append(number & 0x7F | 0x80)
@@ -165,15 +169,15 @@ def _varint(number: int) -> bytes:
 
 
 def _field(number: int, data: bytes) -> bytes:
-    """A field of a protocol buffer that holds a message."""
+    """Encode a message field of a protocol buffer."""
     return _varint(number << 3 | 2) + _varint(len(data)) + data
 
 
 def parse_options(data: bytes) -> Any:
-    """A CompileOptionsProto, by jaxlib.
+    """Parse a CompileOptionsProto with jaxlib.
 
     Raises:
-        CompilationError: jaxlib refuses it.
+        CompilationError: jaxlib rejects it.
     """
     extension = import_jax("jaxlib._jax")
     try:
@@ -183,11 +187,11 @@ def parse_options(data: bytes) -> Any:
 
 
 class SeveralDevicesError(UnimplementedError):
-    """A program is for more than one device."""
+    """A program needs more than one device."""
 
 
 def assigned_device(options: Any) -> int | None:
-    """The number of the device that a program for one device is compiled for; None where it runs on any.
+    """Return the device number that a program is compiled for, or None if it runs on any.
 
     Raises:
         SeveralDevicesError: it is for several devices.
@@ -205,7 +209,7 @@ def assigned_device(options: Any) -> int | None:
 
 
 def _last_varint(data: bytes) -> int:
-    """The number at the end: of a DeviceAssignmentProto of one device, that device's."""
+    """Return the last varint: of a one-device DeviceAssignmentProto, the device's number."""
     begin = len(data) - 1
     while begin > 0 and data[begin - 1] & 0x80:
         begin -= 1
@@ -213,10 +217,10 @@ def _last_varint(data: bytes) -> int:
 
 
 def compile_program(code: bytes, form: str, options: bytes) -> PjrtProgram:
-    """Compile what JAX hands over.
+    """Compile a program from JAX.
 
     Raises:
-        XlanbError: the program cannot be compiled; the message says how to go on.
+        XlanbError: the program cannot be compiled; the message says what to do.
     """
     module = _going_on("", lambda: _read(code, form))
     return _going_on(module.name, lambda: _compile(module, options))
@@ -254,10 +258,10 @@ def _compile(module: HloModule, options: bytes) -> PjrtProgram:
 
 
 def _check_targets(executable: Executable) -> None:
-    """That each custom call has a meaning here: a call of the program is not to be the first to say so.
+    """Check that every custom call is supported, so that compilation fails instead of a run.
 
     Raises:
-        UnimplementedError: one has none; the message names its target, its line of Python and the instruction.
+        UnimplementedError: one is not; the message names its target, Python line and instruction.
     """
     for i in executable.program.host.values():
         target = i.get("custom_call_target")
@@ -272,10 +276,10 @@ def _check_targets(executable: Executable) -> None:
 
 
 def _check_names(chosen: Mapping[str, Any]) -> None:
-    """That the names of `compiler_options` are XLA's; what they mean here is that of XLA_FLAGS.
+    """Check that `compiler_options` have names of XLA; they mean the same as in XLA_FLAGS.
 
     Raises:
-        ArgumentError: one is not, or its value does not fit.
+        ArgumentError: a name is unknown, or its value is invalid.
     """
     for name, value in chosen.items():
         try:
@@ -286,7 +290,7 @@ def _check_names(chosen: Mapping[str, Any]) -> None:
 
 
 def _going_on(name: str, work: Callable[[], T]) -> T:
-    """The result of `work`; its error says how to go on with XLA:CPU."""
+    """Return the result of `work`; add to its error how to use XLA:CPU instead."""
     try:
         return work()
     except XlanbError as error:
@@ -295,7 +299,7 @@ def _going_on(name: str, work: Callable[[], T]) -> T:
 
 
 def hint(name: str, error: XlanbError) -> str:
-    """How to run on XLA:CPU what cannot run here."""
+    """Return how to run on XLA:CPU what cannot run here."""
     part = 'put this part under `with jax.default_device(jax.devices("cpu")[0]):`'
     if isinstance(error, SeveralDevicesError):
         part = 'make the mesh, or the `devices` of pmap, of jax.devices("cpu"), which has as many devices'
@@ -304,10 +308,10 @@ def hint(name: str, error: XlanbError) -> str:
 
 
 def load_program(data: bytes, overridden: bytes = b"") -> PjrtProgram:
-    """What `PjrtProgram.serialized` gave, perhaps in another process.
+    """Load what `PjrtProgram.serialized` returned, possibly in another process.
 
     Raises:
-        CompilationError: the bytes are not such an executable, or were compiled for another machine.
+        CompilationError: the bytes are no such executable, or were compiled for another machine.
     """
     if not data.startswith(_MAGIC):
         raise CompilationError(f"{len(data)} bytes are not an executable serialized by this version of xlanb")

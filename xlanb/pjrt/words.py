@@ -1,4 +1,4 @@
-"""The words of the blocks of memory that C knows by their addresses: what machine code and Python both read."""
+"""The words of memory blocks that C identifies by address, shared by machine code and Python."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from enum import IntEnum, auto
 
 
 class Buffer(IntEnum):
-    """The words of a PJRT_Buffer. `base` is memory of ours; `callback(data, argument)` and `event` are told when the elements are released; `mark` is how often a call that begins now was given it to be donated; `block` is what malloc gave for the words, from where they begin at a multiple of 64 bytes."""
+    """The words of a PJRT_Buffer.
+
+    `base` is memory that the buffer owns. `callback(data, argument)` and `event` are notified when
+    the elements are released. `mark` counts how often the current call got it for donation. `block`
+    is malloc's block for the words, which begin at a multiple of 64 bytes in it.
+    """
 
     data = 0
     size = auto()
@@ -26,7 +31,12 @@ class Buffer(IntEnum):
 
 
 class Loaded(IntEnum):
-    """The words of a PJRT_LoadedExecutable. `steps` is the table that `run` takes, `arguments` are the sizes in bytes, `results` 4 words each (size, type, rank, dims), `donated` the numbers of arguments, `counter` the address of a RunCounter or 0."""
+    """The words of a PJRT_LoadedExecutable.
+
+    `steps` is the table that `run` takes. `arguments` are sizes in bytes, `results` 4 words each
+    (size, type, rank, dims), and `donated` argument indices. `counter` is the address of a
+    RunCounter or 0.
+    """
 
     run = 0
     steps = auto()
@@ -65,7 +75,7 @@ class LayoutWords(IntEnum):
 RESULT_COUNT = 0
 """The word of a PJRT_Executable with its number of results."""
 RANKS = 65
-"""The number of ranks whose layouts are in a table."""
+"""The number of ranks with a layout in the table."""
 GUARDED, UNUSUAL, CALLS_HOST = 1, 2, 4
 """Flags of a loaded executable: it runs under the guard, as it takes long or calls Python; each call goes to Python; it
 calls Python functions, so that an exception of Python's may be theirs."""

@@ -1,9 +1,9 @@
-"""Explain a collective: the instruction that needs it, the shardings that conflict, where they come
-from, its cost, and possible remedies.
+"""Explain why a collective is needed.
 
-The partitioner records a Cause for each collective, and the propagation an event for each sharding
-that it propagates; both are read here. A program that was partitioned elsewhere has neither, and
-its card says what the module alone shows.
+Gives the instruction that needs it, the shardings that conflict, where they come from, its cost,
+and possible remedies. The partitioner records a Cause for each collective, and the propagation an
+event for each sharding that it propagates; both are read here. A program that was partitioned
+elsewhere has neither, and its card says what the module alone shows.
 """
 
 from __future__ import annotations

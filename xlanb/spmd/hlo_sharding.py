@@ -120,10 +120,9 @@ class HloSharding(Displayable):
 
     @staticmethod
     def partial_tile(assignment: npt.ArrayLike) -> HloSharding:
-        """Tiles whose last dimension lists the devices that hold the same tile
-        (HloSharding::PartialTile).
+        """Tiles whose last dimension lists the devices that hold the same tile.
 
-        Returns a simpler form if one is equivalent.
+        Returns a simpler form if one is equivalent (HloSharding::PartialTile).
         """
         array = np.asarray(assignment, np.int64)
         if array.ndim == 1 or array.shape[-1] == array.size:

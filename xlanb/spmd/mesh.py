@@ -95,10 +95,9 @@ class Mesh(Displayable):
 
 
 def parse_meshes(text: str) -> dict[str, Mesh]:
-    """Parse the meshes of a module's frontend attribute `xla.sdy.meshes`, plain or as JAX quotes
-    it.
+    """Parse the meshes of a module's frontend attribute `xla.sdy.meshes`.
 
-    The text is `{mesh = #sdy.mesh<["x"=4]>, ...}`.
+    The text is `{mesh = #sdy.mesh<["x"=4]>, ...}`, plain or as JAX quotes it.
 
     Raises:
         XlanbError: the text does not have that form.

@@ -1,1 +1,1 @@
-"""What XLA:GPU and NVIDIA's tools write besides the HLO, as frozen records."""
+"""What XLA:GPU and NVIDIA's tools write in addition to HLO, as frozen records."""

@@ -1,8 +1,7 @@
-"""The backend configs of XLA:GPU's instructions, in words.
+"""Describe the backend configs of XLA:GPU's instructions.
 
-Which emitter makes the kernel with which tiles, or what a library is called with.
-
-Source of the fields: GpuBackendConfig of xla/service/gpu/backend_configs.proto, in the JSON form of the HLO text.
+They name the emitter and tiles of a kernel, or the options of a library call. Source of the fields:
+GpuBackendConfig of xla/service/gpu/backend_configs.proto, in the JSON form of the HLO text.
 """
 
 from __future__ import annotations
@@ -53,11 +52,11 @@ _PLAIN = {  # fields that say nothing where they have these values
 
 @dataclass(frozen=True)
 class KernelBackend:
-    """How the code of an instruction is made.
+    """How an instruction's code is made.
 
     `kind` is "loop", "reduction", "transpose", "scatter", "Triton (matrix product)", "cuBLASLt",
-    ...; `tiles` are the sizes of the tile of each result that one block computes, `warps` those of
-    a block; `settings` the rest of the configuration, each with its value.
+    ...; `tiles` are the sizes of each result's tile that one block computes, `warps` the warps of a
+    block, and `settings` the other options with their values.
     """
 
     kind: str
@@ -76,7 +75,7 @@ class KernelBackend:
 
 
 def emitter_of(instruction: InstructionRecord, fused: Mapping[str, InstructionRecord] | None = None) -> KernelBackend:
-    """How the code of a fusion, or of a library's call, is made.
+    """Return how the code of a fusion or library call is made.
 
     `fused` are the instructions of its computation.
     """
@@ -91,7 +90,7 @@ def emitter_of(instruction: InstructionRecord, fused: Mapping[str, InstructionRe
 
 
 def read_config(text: str) -> Mapping[str, Any]:
-    """A backend config as a mapping; empty where it is none in JSON."""
+    """Return a backend config as a mapping, {} if it is not JSON."""
     if not text.startswith("{") or len(text) > MAX_CONFIG:
         return {}
     try:
@@ -134,7 +133,7 @@ def _library(instruction: InstructionRecord, config: Mapping[str, Any]) -> Kerne
 
 
 def _settings(target: str, config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The options of a library call that differ from the default."""
+    """Return the options of a library call that differ from the default."""
     found: list[tuple[str, str]] = [("call", target)] if target.startswith("__") else []
     gemm = _mapping(config.get("gemm_backend_config"))
     if gemm:
@@ -167,9 +166,9 @@ def _product(gemm: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _hero(instruction: InstructionRecord, fused: Mapping[str, InstructionRecord]) -> str:
-    """Which of XLA's own emitters makes a fusion.
+    """Return which of XLA's own emitters handles a fusion.
 
-    By its kind, and the instruction that decides how its threads are laid out.
+    This follows from its kind and from the instruction that determines its thread layout.
     """
     if instruction.opcode is not HloOpcode.FUSION:
         return instruction.opcode.text

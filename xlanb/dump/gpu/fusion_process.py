@@ -1,8 +1,8 @@
-"""The decisions of XLA:GPU's priority fusion, from its dump (a FusionProcessDumpProto in text form).
+"""Read the decisions of XLA:GPU's priority fusion (a FusionProcessDumpProto in text form).
 
-The pass keeps a queue of producers. Each step says of one either why it cannot be fused, or what
-its users would take with it fused into them and without (`us_fused`, `us_unfused`, by XLA's own
-cost model), or that it was fused into one.
+The pass keeps a queue of producers. Each step says that a producer cannot be fused and why, or how
+long its users take with and without it fused into them (`us_fused`, `us_unfused`, by XLA's own cost
+model), or that it was fused into one.
 """
 
 from __future__ import annotations
@@ -47,9 +47,11 @@ _SCHEMA = Schema(
 class FusionStep:
     """One step, about one producer.
 
-    `kind` is "fusion" (it was fused into `consumers`, which is one, and became `fusion`),
-    "priority" (its users `consumers` would take `us_fused` microseconds with it and `us_unfused`
-    beside it) or "ineligible" (for `reason`).
+    `kind` is "fusion" (it was fused into the single one of `consumers`, giving `fusion`),
+    "priority" (its users
+    `consumers` take `us_fused` microseconds with it and `us_unfused` without), or "ineligible"
+    (because of
+    `reason`).
     """
 
     kind: str
@@ -62,7 +64,7 @@ class FusionStep:
 
 
 def parse_fusion_process(text: str) -> tuple[FusionStep, ...]:
-    """The steps of a priority_fusion_dump, in order.
+    """Parse the steps of a priority_fusion_dump, in order.
 
     Raises:
         DumpError: it is malformed, or has more than MAX_STEPS steps.

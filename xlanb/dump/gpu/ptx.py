@@ -1,4 +1,4 @@
-"""PTX: its kernels, with what they declare."""
+"""Parse PTX: kernels and their declarations."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ _INSTRUCTION = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][\w.]*)[\s;]")
 
 @dataclass(frozen=True)
 class PtxKernel:
-    """One entry.
+    """One kernel entry.
 
-    Parameters as (name, type), the threads of a block that it requires (0, 0, 0 where it requires
-    none), virtual registers by type, bytes of shared memory that it declares.
-
-    `line` and `end` are its first and last line in the file, 1-based; `lines` gives the source line
-    (file, line) from which a line of PTX on comes, where there is a line table.
+    It has parameters as (name, type), the required threads per block ((0, 0, 0) if none), virtual
+    registers by type, and bytes of declared shared memory. `line` and `end` are its first and last
+    line in the file, 1-based. `lines` gives the source line (file, line) from a line of PTX on, if
+    there is a line table.
     """
 
     name: str
@@ -44,7 +43,7 @@ class PtxKernel:
 
 
 def parse_ptx(text: str) -> tuple[PtxKernel, ...]:
-    """The kernels of a PTX file, in order; nothing where it has none."""
+    """Parse the kernels of a PTX file, in order."""
     version, target = _VERSION.search(text), _TARGET.search(text)
     files = dict(_FILE.findall(text))
     found = list(_ENTRY.finditer(text))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 _COMPILING = re.compile(r"^ptxas info\s*: Compiling entry function '([^'\n]{1,4000})' for '(\w{1,40})'", re.MULTILINE)
 NO_SASS = "no SASS: "
-"""Prefix of the last line of a report when ptxas accepted the PTX, but nvdisasm rejected the result."""
+"""Prefix of a report's last line if ptxas accepted the PTX but nvdisasm rejected the result."""
 
 _COUNTS = {
     "registers": re.compile(r"\bUsed (\d{1,9}) registers"),
@@ -29,10 +29,10 @@ _CONSTANT = re.compile(r"(\d{1,12}) bytes cmem\[(\d{1,3})\]")
 
 @dataclass(frozen=True)
 class KernelResources:
-    """What one kernel needs.
+    """The resources of one kernel.
 
-    Registers and bytes of stack and spills are a thread's, barriers and bytes of static shared memory
-    a block's; `constant_bytes` are (bank, bytes).
+    Registers and bytes of stack and spills are per thread, barriers and bytes of static shared
+    memory per block; `constant_bytes` are (bank, bytes).
     """
 
     name: str
@@ -53,12 +53,12 @@ class KernelResources:
 
     @property
     def spills(self) -> bool:
-        """Whether registers did not suffice."""
+        """Whether registers spill."""
         return bool(self.spill_stores or self.spill_loads)
 
 
 def parse_ptxas(text: str) -> tuple[KernelResources, ...]:
-    """The kernels of a report, in order; nothing where ptxas refused the PTX (see `refusal`)."""
+    """Parse a report's kernels, in order; empty if ptxas rejected the PTX (see `refusal`)."""
     heads = list(_COMPILING.finditer(text))
     ends = [m.start() for m in heads[1:]] + [len(text)]
     found = []
@@ -71,6 +71,6 @@ def parse_ptxas(text: str) -> tuple[KernelResources, ...]:
 
 
 def refusal(text: str) -> str:
-    """Why ptxas refused the PTX, or nvdisasm what ptxas made of it, in their own words; "" where neither did."""
+    """Return why ptxas rejected the PTX, or nvdisasm its output, in their words, or ""."""
     _, found, why = text.rpartition(f"\n{NO_SASS}")
     return why.strip()[:2000] if found else "" if _COMPILING.search(text) else text.strip()[:2000]

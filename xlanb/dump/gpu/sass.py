@@ -1,6 +1,6 @@
-"""SASS, the machine code of NVIDIA's GPUs, as nvdisasm prints it.
+"""Parse SASS, the machine code of NVIDIA's GPUs, as nvdisasm prints it.
 
-Functions, and the line of PTX that each instruction comes from.
+Finds functions, and the line of PTX that each instruction comes from.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LABEL = re.compile(r"^\.L_\w+:$")
 class SassKernel:
     """The machine code of one kernel: lines of address and instruction, and labels.
 
-    And for each the line of the PTX that it comes from, 0 where that is unknown.
+    Each has the PTX line that it comes from, 0 if unknown.
     """
 
     name: str
@@ -34,7 +34,7 @@ class SassKernel:
 
     @property
     def opcodes(self) -> Counter[str]:
-        """How often each opcode stands there, without its modifiers: `FFMA`, `LDG`."""
+        """Count each opcode without its modifiers: `FFMA`, `LDG`."""
         return Counter(m["opcode"].partition(".")[0] for m in map(_SHOWN.match, self.lines) if m is not None)
 
     def __repr__(self) -> str:
@@ -42,7 +42,7 @@ class SassKernel:
 
 
 def parse_sass(text: str) -> tuple[SassKernel, ...]:
-    """The kernels of nvdisasm's text, in order: instructions and the labels that they jump to, no directives."""
+    """Parse nvdisasm's kernels, in order: instructions and branch labels, without directives."""
     heads = list(_SECTION.finditer(text))
     ends = [m.start() for m in heads[1:]] + [len(text)]
     return tuple(_kernel(head[1], text[head.end() : end]) for head, end in zip(heads, ends, strict=False))

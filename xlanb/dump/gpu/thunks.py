@@ -1,14 +1,14 @@
-"""The thunks of XLA:GPU: what a run launches, in order.
+"""Parse the thunks of XLA:GPU: what a run launches, in order.
 
-    001: kCustomKernel [source | next=002 (1)] fusion_53 grid: [128, 1, 1] threads: [64, 1, 1]  shared_memory: 0 bytes
+    001: kCustomKernel [source | next=002 (1)] fusion_53 grid: [128, 1, 1] threads: [64, 1, 1]  ...
     005: kWhile        [prev=004 (1) | next=014 (1)]
     condition:
         006: kCustomKernel ...
       body:
         007: ...
 
-Source of the forms: ThunkSequence::ToString of xla/backends/gpu/runtime; `prev` and `next` are the thunks that one
-waits for and that wait for it.
+Source of the forms: ThunkSequence::ToString of xla/backends/gpu/runtime; `prev` and `next` are the
+thunks that one waits for and that wait for it.
 """
 
 from __future__ import annotations
@@ -74,12 +74,15 @@ _COLLECTIVE = re.compile(
 class Thunk:
     """One step of a run.
 
-    `name` is the kernel's where it launches one, `instruction` the HLO instruction that it works
-    for, "" where the dump does not say. `grid` and `block` are the blocks of a launch and the
-    threads of a block, `shared_bytes` the shared memory of a block; 0 where it launches no kernel
-    of XLA's. `parent` is the position of the thunk that it stands in (a loop, a CUDA graph), -1 at
-    the top; `branch` says in which part ("condition", "body", "true_branch"). `waits_for` is the
-    number of the thunk that it waits for, -1 where it waits for none.
+    Attributes:
+        name: the kernel that it launches.
+        instruction: the HLO instruction that it belongs to, "" if not in the dump.
+        grid: the blocks of a launch; 0 if it launches no XLA kernel.
+        block: the threads per block; 0 likewise.
+        shared_bytes: the shared memory per block; 0 likewise.
+        parent: the position of the enclosing thunk (a loop, a CUDA graph), -1 at the top.
+        branch: the part of the parent ("condition", "body", "true_branch").
+        waits_for: the number of the thunk that it waits for, -1 if none.
     """
 
     number: int
@@ -104,10 +107,10 @@ class Thunk:
 
     @property
     def engine(self) -> str:
-        """Who does it.
+        """The library or engine that runs it.
 
-        "cuBLASLt", "cuDNN", "NCCL", "memory" for copies, "control" for what only holds others; ""
-        for a kernel of XLA's own.
+        "cuBLASLt", "cuDNN", "NCCL", "memory" for copies, "control" for containers of other thunks;
+        "" for an XLA kernel.
         """
         return "NCCL" if _COLLECTIVE.match(self.kind) is not None else _WORDS.get(self.kind, ("", ""))[1]
 
@@ -123,17 +126,17 @@ class Thunk:
 
     @property
     def is_kernel(self) -> bool:
-        """Whether it launches a kernel that XLA made."""
+        """Whether it launches an XLA kernel."""
         return self.kind in ("kKernel", "kCustomKernel")
 
 
 def parse_thunks(text: str, metadata: str = "") -> tuple[Thunk, ...]:
-    """The thunks of a thunk_sequence dump, those in a loop or a CUDA graph after it.
+    """Parse a thunk_sequence dump; thunks in a loop or CUDA graph follow it.
 
     `metadata` is the thunk_metadata dump, which names their instructions.
 
     Raises:
-        DumpError: there is no thunk in the text, or more than MAX_THUNKS.
+        DumpError: the text has no thunk, or more than MAX_THUNKS.
     """
     names = parse_metadata(metadata)
     thunks: list[Thunk] = []
@@ -162,7 +165,7 @@ def parse_thunks(text: str, metadata: str = "") -> tuple[Thunk, ...]:
 
 
 def _branch_of(thunks: list[Thunk], parent: int) -> str:
-    """The part of a parent that a thunk continues: that of the sibling before it."""
+    """Return the part of a parent that a thunk continues: that of its previous sibling."""
     before = next((t for t in reversed(thunks) if t.parent == parent), None) if parent >= 0 else None
     return before.branch if before is not None else ""
 
@@ -200,7 +203,7 @@ def _three(text: str) -> tuple[int, int, int]:
 
 
 def parse_metadata(text: str) -> dict[int, str]:
-    """The HLO instruction of each thunk, by its number, from a thunk_metadata dump."""
+    """Parse a thunk_metadata dump: each thunk's HLO instruction, by number."""
     found: dict[int, str] = {}
     name = ""
     for line in text.splitlines():

@@ -1,6 +1,7 @@
-"""Read XLA:TPU's files under --xla_jf_dump_to (the LLO dumps) into frozen records.
+"""Read XLA:TPU's files under --xla_jf_dump_to (LLO dumps) into frozen records.
 
-`names` tells the files apart, `grouping` gives them to compilations, `bundles`, `utilization`,
-`analysis`, `fingerprints` and `memory_space` read one kind of file each, `program` and `schedule`
-put them together; `chips` and `layouts` say what the numbers mean.
+`names` classifies files, and `grouping` assigns them to compilations. `bundles`, `utilization`,
+`analysis`,
+`fingerprints` and `memory_space` each read one kind of file; `program` and `schedule` combine them.
+`chips` and `layouts` explain the numbers.
 """

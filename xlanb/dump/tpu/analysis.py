@@ -1,4 +1,4 @@
-"""Small reports about an LLO program.
+"""Read small reports about an LLO program.
 
 Bundles by HLO instruction, checksums by stage, HLO instructions that share a program:
 
@@ -37,12 +37,10 @@ _FINGERPRINT = re.compile(
 
 @dataclass(frozen=True)
 class ScheduleAnalysis:
-    """The bundles of a program, counted.
+    """Counts of a program's bundles: all, empty ones, and by HLO instruction, largest first.
 
-    In all, those that issue nothing, and by HLO instruction, the largest first; "" stands for what
-    no instruction asked for.
-
-    A bundle that serves several instructions counts in parts.
+    "" is for bundles without an instruction. A bundle that serves several instructions counts in
+    parts.
     """
 
     total: int
@@ -54,7 +52,7 @@ class ScheduleAnalysis:
 class Fingerprint:
     """What was dumped of a program after one LLO stage.
 
-    Checksum, and how many instructions, constants, memory allocations and regions it has.
+    It has a checksum, and numbers of instructions, constants, memory allocations and regions.
     """
 
     label: str
@@ -66,7 +64,7 @@ class Fingerprint:
 
 
 def parse_schedule_analysis(text: str) -> ScheduleAnalysis:
-    """The report of a schedule-analysis file.
+    """Parse a schedule-analysis file.
 
     Raises:
         DumpError: it does not say how many bundles there are.
@@ -88,7 +86,7 @@ def parse_schedule_analysis(text: str) -> ScheduleAnalysis:
 
 
 def parse_fingerprints(text: str) -> tuple[Fingerprint, ...]:
-    """The stages of a fingerprints file in order; other lines are passed over."""
+    """Parse the stages of a fingerprints file, in order, skipping other lines."""
     found = []
     for line in text.splitlines()[:MAX_ROWS]:
         m = _FINGERPRINT.fullmatch(line.strip())
@@ -99,7 +97,7 @@ def parse_fingerprints(text: str) -> tuple[Fingerprint, ...]:
 
 
 def parse_deduplication(text: str) -> dict[str, tuple[str, ...]]:
-    """HLO instructions by the program that computes them, those programs only that serve more than their own."""
+    """Return HLO instructions by the program that computes them, for shared programs only."""
     found: dict[str, tuple[str, ...]] = {}
     key = ""
     served: list[str] = []

@@ -1,9 +1,11 @@
-"""VLIW programs of a TPU's TensorCore, read from LLO dumps: one bundle of instructions is issued per cycle.
+"""Read the VLIW programs of a TPU's TensorCore from LLO dumps: one bundle issues per cycle.
 
-     0x5   :  { %v81 = vmul.f32 %v80, %v77  ;;  %5292 = vmatpush.bf16.msra.mxu0 %v5287 } /* Start region 4 */
-    0xa0 LB: > { %s748_s1 = sld [smem:[#allocation33]]  ;;  %139 = sbr.rel (!%p137_p3) target = $region144 }
+     0x5   :  { %v81 = vmul.f32 %v80, %v77  ;;  %5292 = vmatpush.bf16.msra.mxu0 %v5287 } /* Start
+     ... */
+    0xa0 LB: > { %s748_s1 = sld [smem:[#allocation33]]  ;;  %139 = sbr.rel (!%p137_p3) target = ...
+    }
 
-`>` marks the body of a loop, once for each loop around it; LB, PF, ... say what jumps there.
+`>` marks the body of a loop, once for each enclosing loop; LB, PF, ... say what jumps there.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Final
 from xlanb.errors import DumpError
 
 UNITS: Final = ("MXU", "XLU", "VALU", "EUP", "VPOP", "VLOAD", "VSTORE", "SALU", "DMA", "BRANCH", "OTHER")
-"""Columns that instructions are sorted into."""
+"""Columns for instructions."""
 
 UNIT_WORDS: Final = {
     "MXU": "matrix unit: push weights, multiply",
@@ -43,7 +45,7 @@ LABELS: Final = {
 }
 
 MAX_CHARACTERS: Final = 64 << 20
-"""The most characters of one program's text; libtpu's longest programs are some megabytes."""
+"""The most characters of a program's text; libtpu's longest programs have some megabytes."""
 
 # The unit of an instruction, by its mnemonic; the first that fits.
 _UNIT_OF = (
@@ -80,7 +82,7 @@ _CALLED = re.compile(r"%(\S+) = |(<[\w-]+>)")
 class BundleOperation:
     """One instruction of a bundle.
 
-    Its column in `UNITS`, text, the predicate that it runs under ("!%p1"), and comment.
+    It has its column in `UNITS`, text, predicate ("!%p1"), and comment.
     """
 
     unit: str
@@ -91,11 +93,11 @@ class BundleOperation:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What is issued in one cycle.
+    """What issues in one cycle.
 
-    `label` is one of `LABELS` or empty, `loops` counts the loops around it, `regions` are the
-    regions that begin with it, `target` is the region that a branch in it goes to (-1: no branch),
-    `calls` the HLO instruction whose program it calls.
+    `label` is one of `LABELS` or empty, `loops` the number of enclosing loops, `regions` the
+    regions that begin with it, `target` the region that it branches to (-1: none), and `calls` the
+    HLO instruction whose program it calls.
     """
 
     address: int
@@ -108,7 +110,7 @@ class Bundle:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is issued: the cycle waits for results or a branch."""
+        """Whether nothing issues: the cycle waits for results or a branch."""
         return all(o.unit == "OTHER" for o in self.operations)
 
     def __str__(self) -> str:
@@ -118,7 +120,7 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class BundleLoop:
-    """Bundles `start` to `end` (positions, both included) that a branch runs again.
+    """Bundles `start` to `end` (positions, inclusive) that a branch repeats.
 
     `depth` is 1 for an outermost loop.
     """
@@ -135,23 +137,23 @@ class BundleLoop:
 
 @dataclass(frozen=True)
 class BundleProgram:
-    """A whole program in order."""
+    """A whole program."""
 
     bundles: tuple[Bundle, ...]
 
     @cached_property
     def loops(self) -> tuple[BundleLoop, ...]:
-        """Its loops, in order of their first bundle, an outer loop before those in it."""
+        """Its loops by first bundle, an outer loop before its inner ones."""
         return tuple(_loops(self.bundles))
 
     @cached_property
     def empty(self) -> int:
-        """Bundles that issue nothing."""
+        """The number of bundles that issue nothing."""
         return sum(b.is_empty for b in self.bundles)
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Instructions by unit, in the order of `UNITS`, without those that never occur."""
+        """Instructions by unit, in the order of `UNITS`, without unused units."""
         found = dict.fromkeys(UNITS, 0)
         for b in self.bundles:
             for o in b.operations:
@@ -169,10 +171,10 @@ class BundleProgram:
 
 
 def parse_bundles(text: str) -> BundleProgram:
-    """The program of a dump of bundles (final_bundles, packed-bundles-post-ra, ...).
+    """Parse a dump of bundles (final_bundles, packed-bundles-post-ra, ...).
 
     Raises:
-        DumpError: there is no bundle in it, or it is longer than MAX_CHARACTERS.
+        DumpError: it has no bundle, or is longer than MAX_CHARACTERS.
     """
     if len(text) > MAX_CHARACTERS:
         raise DumpError(f"the bundles have {len(text):,} characters, more than the limit of {MAX_CHARACTERS:,}")
@@ -184,12 +186,12 @@ def parse_bundles(text: str) -> BundleProgram:
 
 
 def unit_of(mnemonic: str) -> str:
-    """The column of an instruction, one of `UNITS`."""
+    """Return an instruction's column, one of `UNITS`."""
     return next((unit for unit, pattern in _UNIT_OF if pattern.match(mnemonic)), "OTHER")
 
 
 def _bundle(head: re.Match[str], rest: str) -> Bundle:
-    """`rest` is what follows the brace, up to the next bundle; a comment in it may span lines."""
+    """Parse a bundle; `rest` follows the brace, up to the next bundle; comments may span lines."""
     plain = _without_comments(rest)
     close = plain.rfind("}")
     close = len(plain) if close < 0 else close
@@ -210,20 +212,20 @@ def _bundle(head: re.Match[str], rest: str) -> Bundle:
 
 
 def _target(operations: Sequence[BundleOperation]) -> int:
-    """The region that a branch goes to, -1 where there is none."""
+    """Return the region that a branch goes to, or -1."""
     found = next((m for o in operations if (m := _TARGET.search(o.text))), None)
     return int(found[1]) if found is not None and len(found[1]) < _DIGITS else -1
 
 
 def _called(operations: Sequence[BundleOperation]) -> str:
-    """The HLO instruction whose program is called: the comment of the call begins with it."""
+    """Return the HLO instruction whose program is called, which begins the call's comment."""
     comments = [o.comment for o in operations if o.unit == "BRANCH" and "inlined_call" in o.text]
     found = next((m for c in comments if (m := _CALLED.search(c))), None)
     return (found[1] or found[2]) if found is not None else ""
 
 
 def _operation(text: str, plain: str) -> BundleOperation:
-    """`plain` is the text with blanks in place of comments."""
+    """Parse an operation; `plain` is the text with blanks instead of comments."""
     words = " ".join(plain.split())
     found = _MNEMONIC.match(words)
     predicate = _PREDICATE.search(words)
@@ -233,7 +235,7 @@ def _operation(text: str, plain: str) -> BundleOperation:
 
 
 def _comments(text: str) -> Iterator[tuple[int, int]]:
-    """Where comments begin and end; the last may be open."""
+    """Yield where comments begin and end; the last may be open."""
     at = text.find("/*")
     while at >= 0:
         end = text.find("*/", at + 2)
@@ -244,7 +246,7 @@ def _comments(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _without_comments(text: str) -> str:
-    """The text with blanks in place of comments: places stay."""
+    """Return the text with blanks instead of comments; positions stay."""
     parts, at = [], 0
     for start, end in _comments(text):
         parts += [text[at:start], " " * (end - start)]
@@ -255,7 +257,7 @@ def _without_comments(text: str) -> str:
 def _loops(bundles: tuple[Bundle, ...]) -> Iterator[BundleLoop]:
     """Find the loops: each begins with a bundle marked as its body.
 
-    It ends with the last bundle marked as deep, or with the branch back to its beginning.
+    It ends with the last bundle of the same mark depth, or with the branch back to its beginning.
     """
     first = {r: k for k, b in enumerate(bundles) for r in b.regions}
     back: dict[int, int] = {}
@@ -271,7 +273,7 @@ def _loops(bundles: tuple[Bundle, ...]) -> Iterator[BundleLoop]:
 
 
 def _marked_ends(bundles: tuple[Bundle, ...]) -> list[int]:
-    """For each bundle that begins a loop the last one that is marked as part of it."""
+    """Return the last marked bundle of each loop, by its first bundle."""
     ends = list(range(len(bundles)))
     open_at: list[int] = []  # one bundle for each depth, the innermost last
     for k, b in enumerate(bundles):

@@ -1,12 +1,12 @@
-"""Facts about TPU chips, for rooflines and for what a dump's numbers mean.
+"""Facts about TPU chips, for rooflines and for interpreting dumps.
 
 Sources: Google Cloud's pages "TPU v4", "v5e", "v5p", "v6e" and "TPU7x" (peaks, HBM, cores,
 interconnect); the appendix of Google DeepMind's "How to Scale Your Model" (links);
 jax/_src/pallas/mosaic/tpu_info.py of jax 0.10.2 (VMEM, matrix units); "TPU v4: An Optically
 Reconfigurable Supercomputer" (ISCA 2023; the clock of v4). The other clocks follow from the peak:
-v5e and v5p do one row of 128 x 128 multiply-adds a cycle in each matrix unit, v6e and tpu7x two of
-256 x 256 (libtpu's hlo-static-bundle-profile: a packed bfloat16 matmul of 16 rows every 8 bundles),
-which gives 1.5, 1.75, 1.75 and 2.2 GHz.
+v5e and v5p do one row of 128 x 128 multiply-adds per cycle in each matrix unit, v6e and tpu7x two
+of 256 x 256 (libtpu's hlo-static-bundle-profile: a packed bfloat16 matmul of 16 rows every 8
+bundles), which gives 1.5, 1.75, 1.75 and 2.2 GHz.
 """
 
 from __future__ import annotations
@@ -23,12 +23,19 @@ _GIB = 1 << 30
 class TpuChip:
     """One chip.
 
-    Peaks in operations a second and bandwidths in bytes a second are of the whole chip. `mxu` is
-    the side of a matrix unit, `mxus` how many a core has, `vmem_bytes` are of a core. A chip has
-    `ici_links` links to its neighbours, of `ici_bandwidth` in each direction. `codename` is what
-    libtpu's dumps call it. `int8_ops` and `fp8_flops` are 0 where such numbers are not multiplied
-    faster than bfloat16. `devices` is how many devices JAX makes of it: one for both cores of v4
-    and v5p, one for each core of tpu7x; a compiled program is for one device.
+    Peaks in operations per second and bandwidths in bytes per second are of the whole chip.
+
+    Attributes:
+        mxu: the side of a matrix unit.
+        mxus: matrix units per core.
+        vmem_bytes: VMEM per core.
+        ici_links: links to its neighbors.
+        ici_bandwidth: of one link in one direction.
+        codename: its name in libtpu's dumps.
+        int8_ops: 0 if int8 is not multiplied faster than bfloat16.
+        fp8_flops: 0 if fp8 is not multiplied faster than bfloat16.
+        devices: how many JAX devices it is: one for both cores of v4 and v5p, one for each core of
+            tpu7x. A compiled program is for one device.
     """
 
     name: str
@@ -49,27 +56,27 @@ class TpuChip:
 
     @property
     def device_flops(self) -> float:
-        """Peak bfloat16 operations a second of one device."""
+        """Peak bfloat16 operations per second of one device."""
         return self.bf16_flops / self.devices
 
     @property
     def device_bandwidth(self) -> float:
-        """Bytes of HBM a second of one device."""
+        """HBM bytes per second of one device."""
         return self.hbm_bandwidth / self.devices
 
     @property
     def ridge(self) -> float:
-        """Operations for each byte of HBM from which on arithmetic is the limit."""
+        """Operations per byte of HBM above which arithmetic is the limit."""
         return self.bf16_flops / self.hbm_bandwidth
 
     def seconds(self, bundles: float) -> float:
-        """The time of a number of bundles, one per cycle."""
+        """Return the time of a number of bundles, one per cycle."""
         return bundles / self.clock
 
     def roofline(self, flops: float, bytes_accessed: float) -> tuple[float, str]:
-        """The least seconds that a device could take, and what bounds it: "compute" or "memory".
+        """Return a device's minimum seconds, and the bound: "compute" or "memory".
 
-        For these flops in bfloat16 and these bytes of HBM.
+        The inputs are bfloat16 flops and bytes of HBM.
         """
         compute = flops / self.device_flops
         memory = bytes_accessed / self.device_bandwidth
@@ -92,13 +99,13 @@ CHIPS: Final = {
         ),
     )
 }
-"""By the prefix of a topology's name: "v5e:2x2" is of chip "v5e"."""
+"""By the prefix of a topology's name: "v5e:2x2" has chip "v5e"."""
 
 _VERSION = re.compile(r'\bversion: TPU_VERSION_(\w{1,40})(?:\s+variant: "(\w{1,40})")?')
 _CODENAMES = {c.codename: c for c in CHIPS.values()}
 
 
 def chip_of_target(text: str) -> TpuChip | None:
-    """The chip of a module's target_arguments.txt; None where it names none that is known."""
+    """Return the chip of a module's target_arguments.txt, or None if it names no known one."""
     found = _VERSION.search(text)
     return _CODENAMES.get(" ".join(part for part in found.groups() if part)) if found is not None else None

@@ -1,4 +1,4 @@
-"""Which LLO dumps belong to one compilation: several may dump into one directory."""
+"""Group LLO dumps by compilation; several may dump into one directory."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ _MEMORY_SPACE = "memory-space-assignment"
 
 
 def compilations(files: Iterable[DumpFile]) -> list[list[DumpFile]]:
-    """The LLO dumps of a directory.
-
-    Those of one compilation stand together, in the order in which they began.
+    """Return the LLO dumps of a directory, grouped by compilation, in order of their beginning.
 
     A compilation begins with its top level program, whose dumps share a timestamp; its other
     programs follow before the next begins. The files of memory space assignment are written first,
-    with a timestamp of their own. Compilations that ran at the same time are not told apart.
+    with their own timestamp. Concurrent compilations are not separated.
     """
     listed = sorted(files, key=lambda f: (f.name.timestamp or 0, f.name.kernel, f.name.sequence or -1))
     starts = sorted({_time(f) for f in listed if f.name.kernel == TOP_LEVEL and not _is_assignment(f)})

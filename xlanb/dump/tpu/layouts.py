@@ -1,4 +1,4 @@
-"""Layouts of a TPU in words: what `f32[128,256]{1,0:T(8,128)S(1)}` says about memory."""
+"""Explain layouts of a TPU: what `f32[128,256]{1,0:T(8,128)S(1)}` says about memory."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ SPACES: Final = {
     4: ("SMEM", "the core's scalar memory"),
     5: ("host", "memory of the host"),
 }
-"""Memory spaces of XLA:TPU by their number in a layout, `S(1)`: name, and what it is."""
+"""Memory spaces of XLA:TPU by number in a layout, `S(1)`: name and meaning."""
 
 _LEAVES: Final = 20
 
 
 def space_name(layout: Layout | None) -> str:
-    """The memory space of a layout: "VMEM"; "S(7)" where the number is not known."""
+    """Return the memory space of a layout: "VMEM"; "S(7)" for an unknown number."""
     number = layout.memory_space if layout is not None else 0
     return SPACES[number][0] if number in SPACES else f"S({number})"
 
 
 def explain_layout(shape: str | Shape) -> str:
-    """A shape on a TPU in words, a line for each array.
+    """Describe a shape on a TPU, one line per array.
 
-    The memory space, the order of dimensions, what its tiles mean, padding in bytes.
+    Gives memory space, order of dimensions, meaning of its tiles, and padding in bytes.
 
     Raises:
-        HloParseError: the text is no shape.
+        HloParseError: the text is not a shape.
     """
     if isinstance(shape, str):
         shape = parse_shape(Cursor(shape), {})

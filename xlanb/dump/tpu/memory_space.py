@@ -1,7 +1,7 @@
-"""Results of memory space assignment: which buffers are in fast memory, and when.
+"""Read results of memory space assignment: which buffers are in fast memory, and when.
 
-The fast memory is VMEM, CMEM of a v4. bufferinfo has every buffer that could live there, allocinfo
-the stretches of the schedule for which one does, scheduleinfo the schedule that both count in:
+The fast memory is VMEM, or CMEM of a v4. bufferinfo has every buffer that could be there, allocinfo
+the intervals of the schedule for which one is, and scheduleinfo the schedule that both refer to:
 
     buffer_id,buffer_name,alt_mem_benefit,size,definition_time,use_times,use_names,is_scoped
     499,"<499 fusion.39>",4.6898e-09,524288,24,"25;27","fusion.32, operand 2;fusion.38, operand 1",0
@@ -32,10 +32,9 @@ _NAME = re.compile(r"<\d+ (?P<name>.+?)(?P<index>\{[\d,]*\})?>")
 
 @dataclass(frozen=True, slots=True)
 class FastStretch:
-    """A buffer's time in the fast memory.
+    """A buffer's interval in the fast memory.
 
-    Bytes `offset` to `offset + size` hold it from position `start` of the schedule to `end`, both
-    included.
+    It occupies bytes [offset, offset + size) from schedule position `start` to `end`, inclusive.
     """
 
     offset: int
@@ -46,11 +45,11 @@ class FastStretch:
 
 @dataclass(frozen=True, slots=True)
 class SpaceBuffer:
-    """A buffer: `number` in the dump, the instruction that defines it, index of the leaf, bytes.
+    """A buffer: `number` in the dump, the defining instruction, the leaf's index, bytes.
 
-    `benefit` is XLA's estimate of seconds won for each byte and use in the fast memory, `defined`
-    the position of its definition, `uses` are pairs of position and use ("fusion.32, operand 2").
-    `fast` are its stretches in the fast memory; the rest of its life it is in HBM.
+    `benefit` is XLA's estimate of seconds gained per byte and use in the fast memory, `defined` the
+    position of its definition, and `uses` are pairs of position and use ("fusion.32, operand 2").
+    `fast` are its intervals in the fast memory; otherwise it is in HBM.
     """
 
     number: int
@@ -65,7 +64,7 @@ class SpaceBuffer:
 
     @property
     def place(self) -> str:
-        """The instruction and the leaf's index, as XLA writes it: "fusion.78{1}"."""
+        """The instruction and the leaf's index, as XLA writes them: "fusion.78{1}"."""
         return self.instruction + (self.index if self.index != "{}" else "")
 
     @property
@@ -75,7 +74,7 @@ class SpaceBuffer:
 
     @property
     def slow(self) -> tuple[tuple[int, int], ...]:
-        """Positions of its life, first and last, in which it is only in HBM."""
+        """Yield the intervals (first, last) of its life in which it is only in HBM."""
         out, at = [], self.defined
         for s in sorted(self.fast, key=lambda s: s.start):
             if s.start > at:
@@ -86,9 +85,9 @@ class SpaceBuffer:
 
 @dataclass(frozen=True, repr=False)
 class MemorySpaceRecord(Displayable):
-    """The schedule and all buffers of a module that memory space assignment looked at.
+    """The schedule and buffers of a module that memory space assignment considered.
 
-    Those with the largest benefit come first.
+    Buffers with the largest benefit come first.
     """
 
     module: str
@@ -96,16 +95,16 @@ class MemorySpaceRecord(Displayable):
     buffers: tuple[SpaceBuffer, ...]
     space: str = "VMEM"
     capacity: int = 0
-    """Bytes of fast memory of one core; 0 where the chip is not known."""
+    """Bytes of fast memory per core, 0 if the chip is unknown."""
 
     @cached_property
     def fast_bytes(self) -> tuple[int, ...]:
-        """Bytes of the fast memory in use at each position of the schedule."""
+        """Bytes of fast memory in use at each schedule position."""
         return tuple(self._over((s.start, s.end, s.size) for b in self.buffers for s in b.fast))
 
     @cached_property
     def slow_bytes(self) -> tuple[int, ...]:
-        """Bytes of the buffers that are only in HBM at each position of the schedule."""
+        """Bytes of buffers that are only in HBM at each schedule position."""
         return tuple(self._over((start, end, b.size) for b in self.buffers for start, end in b.slow))
 
     @property
@@ -152,15 +151,14 @@ def parse_memory_space(
     capacity: int = 0,
     prefetched: tuple[str, ...] = (),
 ) -> MemorySpaceRecord:
-    """The record of the texts of bufferinfo, allocinfo and scheduleinfo.
+    """Parse the texts of bufferinfo, allocinfo and scheduleinfo.
 
-    `space` is the fast memory that was assigned to, of `capacity` bytes.
-
-    bufferinfo leaves out what is fetched for the next run while this one ends (cross-program
-    prefetch): `prefetched` names these parameters.
+    `space` is the fast memory that was assigned, of `capacity` bytes. bufferinfo omits what is
+    fetched for the next run at the end of this one (cross-program prefetch): `prefetched` names
+    these parameters.
 
     Raises:
-        DumpError: one of them is not the table that is expected; the message names the line.
+        DumpError: one of them is not the expected table; the message names the line.
     """
     buffers, allocations, schedule = texts
     names = tuple(row[1] for row in _rows(schedule, "time,instruction_name", 2))
@@ -177,7 +175,7 @@ def parse_memory_space(
 
 
 def _unlisted(number: int, stretches: list[FastStretch], parameter: str) -> SpaceBuffer:
-    """A buffer that is in allocinfo only."""
+    """Return a buffer that is only in allocinfo."""
     fast = tuple(_joined(stretches))
     name = parameter or f"buffer {number}"
     return SpaceBuffer(
@@ -199,7 +197,7 @@ def _buffer(row: list[str], stretches: dict[int, list[FastStretch]]) -> SpaceBuf
 
 
 def _joined(stretches: list[FastStretch]) -> Iterator[FastStretch]:
-    """Stretches in order; those at one place of which the next begins where the last ends are one."""
+    """Yield intervals in order, joining adjacent ones at the same place."""
     current: FastStretch | None = None
     for s in sorted(stretches, key=lambda s: (s.start, s.end)):
         if current is not None and (s.offset, s.size) == (current.offset, current.size) and s.start <= current.end + 1:
@@ -213,7 +211,7 @@ def _joined(stretches: list[FastStretch]) -> Iterator[FastStretch]:
 
 
 def _rows(text: str, heading: str, width: int) -> Iterator[list[str]]:
-    """The rows of a table below its heading."""
+    """Yield a table's rows below its heading."""
     lines = text.splitlines()
     if not lines or not lines[0].startswith(heading):
         raise DumpError(
@@ -239,7 +237,7 @@ def _rows(text: str, heading: str, width: int) -> Iterator[list[str]]:
 
 
 def _identity(row: list[str]) -> int:
-    """The number of a buffer: what XLA reserves for itself has a negative one."""
+    """Return a buffer's number; XLA's reserved ones are negative."""
     sign = -1 if row[0].startswith("-") else 1
     return sign * _whole(row[0].removeprefix("-"), row)
 

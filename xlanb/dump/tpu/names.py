@@ -1,9 +1,10 @@
-"""The names of LLO dumps: TIMESTAMP-PROGRAM-NN-LABEL.EXT, and TIMESTAMP-PROGRAM-hlo.txt.
+"""Decode LLO dump names: TIMESTAMP-PROGRAM-NN-LABEL.EXT, and TIMESTAMP-PROGRAM-hlo.txt.
 
-A compilation is several programs: TLP is the top level program, which calls the others; each HLO
-instruction that needs code of its own (a fusion, a copy, a collective) has one under its name;
-<late-initialization> and <late-finalization> stand around the whole. NN counts the dumps of one
-program. Source: the dumps that libtpu 0.0.52 wrote for v4, v5e, v5p, v6e and tpu7x.
+A compilation has several programs. TLP is the top level program, which calls the others. Each HLO
+instruction that needs its own code (a fusion, a copy, a collective) has one under its name.
+<late-initialization> and <late-finalization> surround all of them. NN counts the dumps of one
+program.
+Source: the dumps that libtpu 0.0.52 wrote for v4, v5e, v5p, v6e and tpu7x.
 """
 
 from __future__ import annotations
@@ -57,11 +58,11 @@ LABEL_WORDS: Final = (
     ("DGO-vliw-packed-bundles", "VLIW bundles of the dependency graph optimizer"),
     (HLO, "the scheduled HLO that LLO was made from"),
 )
-"""The meaning of a label, by its prefix; the first match counts."""
+"""The meaning of a label by its prefix; the first match counts."""
 
 
 class LloName(NamedTuple):
-    """What the name of an LLO dump says; `number` is None for the HLO module."""
+    """A decoded LLO dump name; `number` is None for the HLO module."""
 
     timestamp: int
     program: str
@@ -71,7 +72,7 @@ class LloName(NamedTuple):
 
 
 def decode_llo_name(name: str) -> LloName | None:
-    """The parts of a name; None if it is not that of an LLO dump."""
+    """Decode a name; return None if it is not an LLO dump's."""
     found = _NAME.fullmatch(name)
     if found is not None:
         return LloName(int(found["time"]), found["program"], int(found["n"]), found["label"], found["ext"])
@@ -80,19 +81,19 @@ def decode_llo_name(name: str) -> LloName | None:
 
 
 def encode_llo_name(name: LloName) -> str:
-    """The file's name."""
+    """Return the file's name."""
     number = "" if name.number is None else f"{name.number:02d}-"
     return f"{name.timestamp}-{name.program}-{number}{name.label}.{name.extension}"
 
 
 def label_words(label: str) -> str:
-    """What an LLO dump holds, in words."""
+    """Describe what an LLO dump holds."""
     words = next((w for start, w in LABEL_WORDS if label.startswith(start)), "")
     return words or f"LLO {label.removeprefix('DGO-').replace('-', ' ')}"
 
 
 def is_llo_stage(label: str) -> bool:
-    """Whether a file holds the program itself, as LLO or as bundles, rather than a report about it."""
+    """Whether a file holds the program itself (LLO or bundles), not a report about it."""
     if "bundles" in label:
         return not label.startswith("schedule-analysis")
     return label == "original" or (label.startswith(("post-", "pre-", "DGO-")) and "utilization" not in label)

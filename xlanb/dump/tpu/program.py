@@ -1,6 +1,4 @@
-"""One LLO program of a compilation: its stages, final bundles and unit usage, read from several
-files.
-"""
+"""One LLO program: its stages, final bundles and unit usage, read from several files."""
 
 from __future__ import annotations
 
@@ -38,15 +36,14 @@ if TYPE_CHECKING:
     from xlanb.dump.reader import DumpFile
 
 llo_trace: Final[Hook[[Any], Any]] = Hook("dump.llo_trace")
-"""The LLO stages of a `TpuProgram` as a Trace."""
+"""Returns the LLO stages of a `TpuProgram` as a Trace."""
 
 
 @dataclass(frozen=True)
 class LloStage:
     """A program after one stage of the LLO compiler.
 
-    `fingerprint` counts its instructions where it was dumped with the stage; the text is read when
-    asked for.
+    `fingerprint` has its counts if it was dumped with the stage; the text is read on demand.
     """
 
     label: str
@@ -55,7 +52,7 @@ class LloStage:
 
     @property
     def form(self) -> str:
-        """How it is written: "bundles", "DGO" (the dependency graph optimizer's) or "llo".
+        """Its form: "bundles", "DGO" (of the dependency graph optimizer) or "llo".
 
         Stages of one form can be compared line by line.
         """
@@ -77,7 +74,7 @@ class LloStage:
         return self.file.read_text()
 
     def equals(self, other: LloStage) -> bool:
-        """Whether the program is the same at both: by checksums where both have one, else by the files."""
+        """Whether both programs are equal, by checksums if both have one, else by files."""
         if self.fingerprint is not None and other.fingerprint is not None:
             return self.fingerprint.checksum == other.fingerprint.checksum
         return self.file.content_size == other.file.content_size and self.file.digest == other.file.digest
@@ -87,9 +84,9 @@ class LloStage:
 class TpuProgram(Displayable):
     """One program: the code of HLO instruction `name`, or of the top level ("TLP").
 
-    `final` are its VLIW bundles as they run, `utilization` the units that each keeps busy,
-    `analysis` its bundles by HLO instruction (both None where they were not dumped), `stages` the
-    LLO stages in order, `serves` all HLO instructions that it computes.
+    `final` are its VLIW bundles, `utilization` the busy units of each, and `analysis` its bundles
+    by HLO instruction (both None if not dumped). `stages` are the LLO stages in order, and `serves`
+    all HLO instructions that it computes.
     """
 
     name: str
@@ -102,25 +99,25 @@ class TpuProgram(Displayable):
 
     @property
     def is_top_level(self) -> bool:
-        """Whether it calls the others rather than being called."""
+        """Whether it calls the others."""
         return self.name == TOP_LEVEL
 
     @property
     def seconds(self) -> float | None:
-        """The time of its bundles issued once each, loops run once, without waiting for memory.
+        """The time of its bundles, each issued once, without waiting for memory.
 
-        None where the chip is not known.
+        None if the chip is unknown.
         """
         return self.chip.seconds(len(self.final)) if self.chip is not None else None
 
     @property
     def mxu_share(self) -> float:
-        """Share of the matrix units' capacity that its bundles use, 0 to 1; 0 where that was not dumped."""
+        """Share of the matrix units' capacity that its bundles use, 0 to 1; 0 if not dumped."""
         return matrix_share(self.utilization.shares) if self.utilization is not None else 0.0
 
     @cached_property
     def changed(self) -> tuple[bool, ...]:
-        """For each stage whether it changed the program, against the stage before of its form."""
+        """For each stage, whether it changed the program since the last stage of its form."""
         before: dict[str, LloStage] = {}
         out = []
         for stage in self.stages:
@@ -131,16 +128,16 @@ class TpuProgram(Displayable):
 
     @property
     def trace(self) -> Any:
-        """Its LLO stages as a Trace: each a text that can be compared with the one before."""
+        """Its LLO stages as a Trace of texts, each comparable with the one before."""
         return llo_trace(self)
 
     @property
     def text(self) -> str:
-        """Its bundles, a line each."""
+        """Its bundles, one per line."""
         return str(self.final)
 
     def frame(self) -> pd.DataFrame:
-        """One row per bundle: address, loops around it, instructions by unit, use of each unit as dumped."""
+        """Return one row per bundle: address, loops, instructions by unit, use of units."""
         import pandas as pd
 
         used = self.utilization
@@ -159,10 +156,10 @@ class TpuProgram(Displayable):
         return pd.DataFrame(rows)
 
     def stage_frame(self) -> pd.DataFrame:
-        """One row per LLO stage.
+        """Return one row per LLO stage.
 
-        Label, form, instructions (where a fingerprint was dumped), whether it changed anything,
-        bytes of its dump.
+        Columns: label, form, instructions (if a fingerprint was dumped), whether it changed
+        anything, bytes of its dump.
         """
         import pandas as pd
 
@@ -179,7 +176,7 @@ class TpuProgram(Displayable):
         return pd.DataFrame(rows, columns=["stage", "form", "instructions", "changed", "bytes"]).convert_dtypes()
 
     def headline(self) -> str:
-        """One line: bundles, those that are empty, loops, the time of one pass through them, the busiest unit."""
+        """Return one line: bundles, empty ones, loops, time of one pass, busiest unit."""
         parts = [counted(len(self.final), "bundle"), f"{self.final.empty:,} empty"]
         if self.final.loops:
             parts.append(counted(len(self.final.loops), "loop"))
@@ -201,25 +198,25 @@ def _program_size(program: TpuProgram) -> str:
 
 @dataclass(frozen=True)
 class ProgramFiles:
-    """The dumps of one program, by label; nothing is read yet."""
+    """The dumps of one program, by label, not yet read."""
 
     name: str
     files: tuple[DumpFile, ...]
 
     def find(self, label: str) -> DumpFile | None:
-        """The dump under a label, the last where there are several."""
+        """Return the last dump with a label, or None."""
         return next((f for f in reversed(self.files) if f.name.label == label), None)
 
     @property
     def size(self) -> int:
-        """Bytes that `read_program` reads."""
+        """The bytes that `read_program` reads."""
         found = [self.find(label) for label in (FINAL_BUNDLES, UTILIZATION, SCHEDULE_ANALYSIS, FINGERPRINTS)]
         return sum(f.content_size for f in found if f is not None)
 
     def stages(self) -> tuple[LloStage, ...]:
-        """The LLO stages in order, each with the fingerprint of its label.
+        """Return the LLO stages in order, each with the fingerprint of its label.
 
-        A label that comes again has its own each time.
+        A repeated label has a fingerprint each time.
         """
         report = self.find(FINGERPRINTS)
         waiting: dict[str, list[Fingerprint]] = {}
@@ -233,20 +230,20 @@ class ProgramFiles:
         return tuple(found)
 
     def utilization(self) -> Utilization | None:
-        """The use of units; None where it was not dumped."""
+        """Read the use of units; None if not dumped."""
         file = self.find(UTILIZATION)
         return parse_utilization(file.read_text()) if file is not None else None
 
     def analysis(self) -> ScheduleAnalysis | None:
-        """The bundles by HLO instruction; None where they were not dumped."""
+        """Read the bundles by HLO instruction; None if not dumped."""
         file = self.find(SCHEDULE_ANALYSIS)
         return parse_schedule_analysis(file.read_text()) if file is not None and file.content_size else None
 
 
 def programs_of(files: Sequence[DumpFile]) -> list[ProgramFiles]:
-    """The programs of one compilation that have bundles.
+    """Return the programs of one compilation that have bundles.
 
-    The top level first, then in the order in which they were compiled.
+    The top level is first, then the others in compilation order.
     """
     by_name: dict[str, list[DumpFile]] = {}
     for f in sorted(files, key=lambda f: (f.name.timestamp or 0, f.name.sequence or -1)):
@@ -259,10 +256,10 @@ def programs_of(files: Sequence[DumpFile]) -> list[ProgramFiles]:
 
 
 def read_program(files: ProgramFiles, serves: tuple[str, ...] = (), chip: TpuChip | None = None) -> TpuProgram:
-    """The record of a program.
+    """Read the record of a program.
 
     Raises:
-        DumpError: it has no final bundles, or one of its reports is not what is expected.
+        DumpError: it has no final bundles, or an unexpected report.
     """
     bundles = files.find(FINAL_BUNDLES)
     if bundles is None:

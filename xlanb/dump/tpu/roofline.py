@@ -1,4 +1,4 @@
-"""The roofline of a TPU program by the peaks of the chip, compared with its bundles."""
+"""The roofline of a TPU program by the chip's peaks, compared with its bundles."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Roofline(Displayable):
-    """Times in seconds of one run on one device of `chip`, none of them measured.
+    """Times in seconds of one run on one device of `chip`; none is measured.
 
-    `compute_seconds` is the time of `flops` at the chip's bfloat16 peak, `memory_seconds` that of `hbm_bytes`
-    at the bandwidth of its HBM. `static_seconds` is the time of the bundles issued one each cycle, loops once: the
-    units queue their work, and a bundle that finds a queue full waits, so the program may take longer.
-    `optimal_seconds` is XLA's own estimate (cost_analysis), None where it is not known. `mxu_share` is the share of
-    the matrix units' capacity that the bundles use.
+    `compute_seconds` is the time of `flops` at the chip's bfloat16 peak, `memory_seconds` that of
+    `hbm_bytes` at its HBM bandwidth. `static_seconds` is the time of the bundles, one per cycle,
+    loops once. The units queue their work, and a bundle waits for a full queue, so the program may
+    take longer. `optimal_seconds` is XLA's own estimate (cost_analysis), None if unknown.
+    `mxu_share` is the share of the matrix units' capacity that the bundles use.
     """
 
     chip: TpuChip
@@ -33,22 +33,22 @@ class Roofline(Displayable):
 
     @property
     def compute_seconds(self) -> float:
-        """The least time for its arithmetic."""
+        """The minimum time for arithmetic."""
         return self.flops / self.chip.device_flops
 
     @property
     def memory_seconds(self) -> float:
-        """The least time for its traffic with HBM."""
+        """The minimum time for HBM traffic."""
         return self.hbm_bytes / self.chip.device_bandwidth
 
     @property
     def bound(self) -> str:
-        """What decides the limit: "compute" or "memory"."""
+        """The bound: "compute" or "memory"."""
         return self.chip.roofline(self.flops, self.hbm_bytes)[1]
 
     @property
     def intensity(self) -> float:
-        """Operations for each byte of HBM; the chip's ridge is where arithmetic begins to be the limit."""
+        """Operations per byte of HBM; above the chip's ridge, arithmetic is the limit."""
         return self.flops / self.hbm_bytes if self.hbm_bytes else 0.0
 
     @property
@@ -65,16 +65,16 @@ class Roofline(Displayable):
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """What a notebook shows."""
+        """Return the tables for notebooks."""
         return ((f"one device of {self.chip.name}, bound by {self.bound}", self.frame()),)
 
     @property
     def headline(self) -> str:
-        """One line that stands above the table."""
+        """Return the line above the table."""
         return f"the bundles use {100 * self.mxu_share:.0f}% of the matrix units"
 
     def frame(self) -> pd.DataFrame:
-        """One row for each of `times`: what it is, seconds, share of the longest."""
+        """Return one row for each of `times`: what it is, seconds, share of the longest."""
         import pandas as pd
 
         longest = max(seconds for _, seconds in self.times)
@@ -101,10 +101,10 @@ def roofline_of(
     hbm_bytes: float,
     cost_analysis: Mapping[str, float],
 ) -> Roofline:
-    """The roofline of a program with this many bundles.
+    """Return the roofline of a program with this many bundles.
 
-    The flops and seconds of XLA's `cost_analysis` count where it has them, its bytes do not: VMEM
-    is among them.
+    Flops and seconds come from XLA's `cost_analysis` if it has them; its bytes are not used,
+    because they include VMEM.
     """
     told = cost_analysis.get("optimal_seconds")
     return Roofline(

@@ -1,6 +1,6 @@
 """The schedule of a TPU program.
 
-Each HLO instruction in the order of execution with what its code takes, and what runs beside it
+Lists HLO instructions in execution order with the cost of their code, and what runs concurrently
 (copies, collectives).
 """
 
@@ -56,9 +56,9 @@ COLLECTIVES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CodeFacts:
-    """What is known of the program of an HLO instruction.
+    """Facts about the program of an HLO instruction.
 
-    Bundles, those that are empty, and the share of each unit's capacity that is used, 0 to 1.
+    It has bundles, empty bundles, and the used share of each unit's capacity, 0 to 1.
     """
 
     bundles: int
@@ -73,13 +73,14 @@ _NO_CODE: Final = CodeFacts(0, 0, {})
 class ScheduledInstruction:
     """One instruction of the schedule.
 
-    `depth` counts the loops around it, `program` is the LLO program that computes it ("" where it
-    has none).
-
-    `bundles` are those of its program, each counted once, loops too; `call_bundles` what it takes
-    of the top level program. `flops` are by XLA's cost analysis, `hbm_bytes` those of its operands
-    and results that lie in HBM, of a slice what is read, `scoped_vmem` what its program takes of
-    VMEM for itself while it runs.
+    Attributes:
+        depth: the number of enclosing loops.
+        program: the LLO program that computes it, "" if none.
+        bundles: the bundles of its program, each counted once, loops too.
+        call_bundles: its bundles in the top level program.
+        flops: by XLA's cost analysis.
+        hbm_bytes: bytes of its operands and results in HBM; of a slice, what it reads.
+        scoped_vmem: the VMEM that its program uses while it runs.
     """
 
     position: int
@@ -111,10 +112,9 @@ class ScheduledInstruction:
 class AsyncSpan:
     """An asynchronous copy or collective.
 
-    From position `start` (instruction `name`) until `done` waits for it at `end`.
-
-    It moves `size` bytes from memory space `source` to `target`; `bundles` are those of the
-    programs in between.
+    It runs from position `start` (instruction `name`) until `done` waits for it at `end`. It moves
+    `size` bytes from memory space `source` to `target`; `bundles` are those of the programs in
+    between.
     """
 
     name: str
@@ -140,9 +140,9 @@ class AsyncSpan:
 
 @dataclass(frozen=True, repr=False)
 class TpuScheduleRecord(Displayable):
-    """The whole schedule; bodies of loops stand before the loop, as XLA flattens them.
+    """The whole schedule; loop bodies come before their loop, as XLA flattens them.
 
-    `cost_analysis` is XLA's own, empty where it is not known.
+    `cost_analysis` is XLA's own, empty if unknown.
     """
 
     module: str
@@ -153,7 +153,7 @@ class TpuScheduleRecord(Displayable):
 
     @cached_property
     def bundles(self) -> int:
-        """Bundles of all programs that are called, each counted as often as it stands in the schedule, loops once."""
+        """Bundles of all called programs, counted per occurrence in the schedule, loops once."""
         return sum(i.bundles for i in self.instructions)
 
     @cached_property
@@ -163,9 +163,9 @@ class TpuScheduleRecord(Displayable):
         return used / self.bundles if self.bundles else 0.0
 
     def roofline(self, cost_analysis: Mapping[str, float] | None = None) -> Roofline:
-        """What the program could take at best on its chip, loops once.
+        """Return the minimum times of the program on its chip, loops once.
 
-        `cost_analysis` is what XLA says of it, by default what the record holds of that.
+        `cost_analysis` is XLA's, by default the recorded one.
 
         Raises:
             DumpError: the dump does not say which chip it is for.
@@ -182,13 +182,13 @@ class TpuScheduleRecord(Displayable):
         return roofline_of(self.chip, bundles, self.mxu_share, sum(i.flops for i in rows), traffic, told)
 
     def seconds(self, bundles: float) -> float | None:
-        """The time of a number of bundles; None if the chip is unknown."""
+        """Return the time of a number of bundles, None if the chip is unknown."""
         return self.chip.seconds(bundles) if self.chip is not None else None
 
     def frame(self) -> pd.DataFrame:
-        """One row per instruction that takes time.
+        """Return one row per instruction that takes time.
 
-        Bundles, empty ones, static seconds, the busiest unit, use of the matrix units.
+        Columns: bundles, empty ones, static seconds, the busiest unit, use of the matrix units.
         """
         import pandas as pd
 
@@ -218,7 +218,7 @@ class TpuScheduleRecord(Displayable):
         return pd.DataFrame(rows)
 
     def span_frame(self) -> pd.DataFrame:
-        """One row per asynchronous copy or collective."""
+        """Return one row per asynchronous copy or collective."""
         import pandas as pd
 
         names = ["name", "kind", "start", "end", "size", "source", "target", "bundles"]
@@ -257,11 +257,15 @@ def schedule_of(
     chip: TpuChip | None = None,
     scoped: Mapping[str, int] | None = None,
 ) -> TpuScheduleRecord:
-    """The schedule of a module whose computations are in the order of execution (is_scheduled).
+    """Return the schedule of a module whose computations are in execution order (is_scheduled).
 
-    `facts` are by program, `programs` gives the program of an instruction where it is not its own,
-    `calls` the bundles of the top level program by instruction, `scoped` the scoped VMEM by
-    instruction.
+    Args:
+        live: the module.
+        facts: by program.
+        programs: an instruction's program, if it is not its own.
+        calls: bundles of the top level program, by instruction.
+        chip: the chip, if known.
+        scoped: scoped VMEM in bytes, by instruction.
 
     Raises:
         DumpError: it is longer than MAX_INSTRUCTIONS.
@@ -302,9 +306,9 @@ def schedule_of(
 def _flattened(
     module: ModuleRecord, computation: ComputationRecord, depth: int
 ) -> Iterator[tuple[InstructionRecord, int]]:
-    """Instructions in the order of execution.
+    """Yield instructions in execution order.
 
-    Bodies of loops and branches stand before the instruction that runs them.
+    Bodies of loops and branches come before the instruction that runs them.
     """
     for instruction in computation.instructions:
         if instruction.opcode in _RUNS_OTHERS and depth < _DEEPEST:
@@ -317,7 +321,7 @@ def _flattened(
 
 
 def _kind(instruction: InstructionRecord, module: ModuleRecord) -> str:
-    """The opcode; of an asynchronous one what it wraps: "slice-start"."""
+    """Return the opcode; for an asynchronous one, what it wraps: "slice-start"."""
     opcode = str(instruction.opcode)
     if opcode not in ("async-start", "async-update", "async-done"):
         return opcode
@@ -347,6 +351,6 @@ def _spans(
 
 
 def _space(shape: Shape | None) -> str:
-    """The memory space of the first array."""
+    """Return the memory space of the first array."""
     leaf = next((s for _, s in shape.leaves()), None) if shape is not None else None
     return space_name(leaf.layout) if isinstance(leaf, ArrayShape) else ""

@@ -1,6 +1,6 @@
-"""Bytes of HBM that an instruction reads and writes.
+"""Count the HBM bytes that an instruction reads and writes.
 
-Slices for what they take, updates in place for what they write.
+Slices count what they read, in-place updates what they write.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DEEPEST: Final = 20
 
 
 class HbmTraffic:
-    """Counts for the instructions of one module."""
+    """Counts for a module's instructions."""
 
     def __init__(self, module: ModuleRecord) -> None:
         self.module = module
@@ -28,7 +28,7 @@ class HbmTraffic:
         self._uses = lru_cache(maxsize=None)(self._uses_in)
 
     def bytes_of(self, instruction: InstructionRecord) -> int:
-        """Bytes of operands and results that lie in HBM; each operand once."""
+        """Return the bytes of operands and results in HBM; each operand counts once."""
         total = self._written(instruction)
         for name in dict.fromkeys(instruction.operands):
             shape = self.shapes.get(name)
@@ -39,7 +39,7 @@ class HbmTraffic:
         return total
 
     def _read(self, user: InstructionRecord, name: str, depth: int) -> int:
-        """Bytes of operand `name` that an instruction needs; all of it where nothing smaller is known."""
+        """Return the bytes of operand `name` that an instruction needs, by default all."""
         whole = self.shapes[name].byte_size
         if user.opcode in _TAKE and user.operands[0] == name and name not in user.operands[1:]:
             return user.shape.byte_size
@@ -51,7 +51,7 @@ class HbmTraffic:
         return min(whole, sum(inner))
 
     def _read_inside(self, fusion: InstructionRecord, number: int, depth: int) -> int:
-        """What a fusion reads of its operand `number`."""
+        """Return the bytes that a fusion reads of operand `number`."""
         computation = self._fused(fusion)
         parameter = (
             next((i for i in computation.instructions if _is_parameter(i, number)), None) if computation else None
@@ -61,7 +61,10 @@ class HbmTraffic:
         return self._read_by_users(computation.name, parameter.name, depth + 1)
 
     def _read_by_users(self, computation: str, name: str, depth: int) -> int:
-        """What the users of an instruction need of it, at most all of it; counted once for each instruction."""
+        """Return the bytes that an instruction's users need of it, at most all.
+
+        Cached per instruction.
+        """
         known = self._needed.get((computation, name))
         if known is None:
             known = 0
@@ -74,7 +77,7 @@ class HbmTraffic:
         return known
 
     def _written(self, instruction: InstructionRecord) -> int:
-        """Bytes of the result that lie in HBM, of an update in place those of the update."""
+        """Return the bytes of the result in HBM, for an in-place update those of the update."""
         whole = _in_hbm(instruction.shape)
         root = instruction
         while root.opcode is HloOpcode.FUSION and (computation := self._fused(root)) is not None:
@@ -88,7 +91,7 @@ class HbmTraffic:
         return self.module.by_name.get(called[0]) if called else None
 
     def _uses_in(self, computation: str) -> dict[str, tuple[InstructionRecord, ...]]:
-        """Users of each instruction of a computation."""
+        """Return the users of each instruction of a computation."""
         found: dict[str, list[InstructionRecord]] = {}
         for i in self.module.by_name[computation].instructions:
             for name in dict.fromkeys(i.operands):

@@ -1,4 +1,4 @@
-"""How much of each unit every bundle keeps busy: final_hlo-static-per-bundle-utilization.
+"""Read how busy each bundle keeps each unit: final_hlo-static-per-bundle-utilization.
 
     == CAPACTIY:
     MATMUL, MATPUSH, XLU, VALU
@@ -6,7 +6,7 @@
     == UTILIZATION:
     0 1 0 2
 
-A row is a bundle, a column a unit; a matrix unit counts as long as an instruction occupies it.
+A row is a bundle, a column a unit. A matrix unit counts as long as an instruction occupies it.
 """
 
 from __future__ import annotations
@@ -37,17 +37,20 @@ _WORDS: Final = {
 
 
 _MATRIX_UNITS: Final = ("MATMUL", "MXU")
-"""Names of the matrix units in releases of libtpu; before 0.0.52 all their work is under one name."""
+"""Names of the matrix units in libtpu releases.
+
+Before 0.0.52, all their work is under one name.
+"""
 
 
 def matrix_share(shares: Mapping[str, float]) -> float:
-    """The share of the matrix units' capacity that is used, 0 to 1; 0 where a program has none of them."""
+    """Return the used share of the matrix units' capacity, 0 to 1; 0 for a program without them."""
     return next((shares[u] for u in _MATRIX_UNITS if u in shares), 0.0)
 
 
 @dataclass(frozen=True)
 class Utilization:
-    """Units in use: `rows[bundle][unit]`, of `capacity[unit]` that there are."""
+    """Units in use: `rows[bundle][unit]` of `capacity[unit]`."""
 
     units: tuple[str, ...]
     capacity: tuple[int, ...]
@@ -55,14 +58,14 @@ class Utilization:
 
     @cached_property
     def shares(self) -> dict[str, float]:
-        """For each unit the share of its capacity that is used over all bundles, 0 to 1."""
+        """The used share of each unit's capacity over all bundles, 0 to 1."""
         totals = [sum(column) for column in zip(*self.rows, strict=True)] or [0] * len(self.units)
         places = [c * max(len(self.rows), 1) for c in self.capacity]
         return {u: t / p if p else 0.0 for u, t, p in zip(self.units, totals, places, strict=True)}
 
     @property
     def busiest(self) -> str:
-        """The unit that is used most; "" where none is used."""
+        """The most used unit, "" if none."""
         best = max(self.shares, key=lambda u: self.shares[u], default="")
         return best if best and self.shares[best] > 0 else ""
 
@@ -71,15 +74,15 @@ class Utilization:
 
 
 def unit_words(unit: str) -> str:
-    """What a column counts, in words."""
+    """Describe what a column counts."""
     return _WORDS.get(unit, unit)
 
 
 def parse_utilization(text: str) -> Utilization:
-    """The table of a final_hlo-static-per-bundle-utilization file.
+    """Parse a final_hlo-static-per-bundle-utilization file.
 
     Raises:
-        DumpError: it has no heading, or a row that does not fit it.
+        DumpError: it has no heading, or a row that does not match it.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if len(lines) < 3 or not lines[0].startswith("=="):

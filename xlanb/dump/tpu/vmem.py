@@ -1,6 +1,6 @@
-"""The scoped VMEM of each HLO instruction.
+"""Read the scoped VMEM of each HLO instruction, from vmem_report.html.
 
-What its program takes for itself while it runs, from the data in vmem_report.html.
+It is what the instruction's program uses while it runs.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _SCOPED: Final = "SCOPED"
 
 
 def parse_vmem_report(text: str) -> dict[str, int]:
-    """Bytes of scoped VMEM by HLO instruction, of those that take some.
+    """Parse bytes of scoped VMEM by HLO instruction, for those that use some.
 
-    It holds buffers of the program, spans of operands and spilled registers.
+    It holds the program's buffers, spans of operands, and spilled registers.
 
     Raises:
-        DumpError: the data is not there, or is not what is expected.
+        DumpError: the data is missing, or not as expected.
     """
     at = text.find(_START)
     if at < 0 or len(text) > MAX_CHARACTERS:

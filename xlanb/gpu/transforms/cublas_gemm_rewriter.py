@@ -505,9 +505,7 @@ def _with(activation: str, use: _Use) -> str:
 
 
 def _is_gelu(u: _Use) -> bool:
-    """Whether the other operand is 0.5 * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x x x))) of product
-    x.
-    """
+    """Whether the other operand is (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2, for product x."""
     x = u.instruction.operands[u.operand]
 
     def once(i: HloInstruction, opcode: O) -> bool:

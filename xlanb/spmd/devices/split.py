@@ -1,8 +1,7 @@
-"""Split whole arrays into device shards and join them, by HLO shardings
-(xla/hlo/ir/hlo_sharding.h).
+"""Split whole arrays into device shards and join them, by HLO shardings.
 
-A dimension is split into equal tiles, rounded up. The last tiles may therefore hold elements beyond
-the end of the whole array; splitting fills them with zeros.
+Follows xla/hlo/ir/hlo_sharding.h. A dimension is split into equal tiles, rounded up. The last tiles
+may therefore hold elements beyond the end of the whole array; splitting fills them with zeros.
 """
 
 from __future__ import annotations

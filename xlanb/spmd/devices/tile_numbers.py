@@ -18,8 +18,9 @@ from xlanb.spmd.devices.writing import Writer, dimensions, of_size
 
 
 def reduced(write: Writer, i: HloInstruction, operands: Sequence[Tiles]) -> Values | None:
-    """Lift each device's reduction of its tile: split each reduced dimension by tile, keep the tile
-    number.
+    """Lift each device's reduction of its tile.
+
+    Splits each reduced dimension by tile, and keeps the tile number.
 
     x = f32[8,3] in tiles f32[2,3]; reduce over dimension 0
     =>  reduce f32[4,2,3] over dimension 1, in tiles f32[1,3]

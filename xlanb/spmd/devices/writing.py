@@ -219,8 +219,7 @@ class Writer:
         return parts
 
     def _lined_up(self, parts: Sequence[HloInstruction], dim: int) -> Sequence[HloInstruction]:
-        """Return slices tiled along another dimension as slices of a rearranged array, tiled along
-        `dim`.
+        """Rearrange an array so that slices along another dimension become slices along `dim`.
 
         Adjacent devices' tiles then are adjacent along `dim`.
         """
@@ -271,12 +270,11 @@ class Writer:
         return self.slice(x, (*first[:dim], SliceDimension(p.start, q.limit, stride), *first[dim + 1 :]))
 
     def _interchanged(self, parts: Sequence[HloInstruction], dim: int) -> HloInstruction | None:
-        """Return a reordered concatenation of an array's slices as one slice of the reordered
-        array.
+        """Return a reordered concatenation of slices of one array as one slice.
 
-        The slices have equal size, and each begins a fixed step after the one before, along the
-        concatenated dimension or another one. The whole array is transposed once, for all such
-        slices of it.
+        It slices the reordered array. The slices have equal size, and each begins a fixed step
+        after the one before, along the concatenated dimension or another one. The whole array is
+        transposed once, for all such slices of it.
         """
         x, first = box_of(parts[0])
         boxes = [box_of(p) for p in parts]

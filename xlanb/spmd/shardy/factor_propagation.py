@@ -32,8 +32,7 @@ from xlanb.spmd.shardy.projection import FactorSharding, ShardingProjection, Ten
 
 
 class Direction(Enum):
-    """Where shardings may propagate through an operation: to results, to operands, both, or
-    nowhere.
+    """Where shardings may propagate: to results, to operands, both, or nowhere.
 
     Union and intersection are bitwise.
     """
