@@ -359,7 +359,9 @@ def _check_share(root: Path, files: list[DumpFile]) -> None:
     dumps = sum(f.name.module_id is not None or f.name.kind in ("graph", "llo") for f in files)
     if dumps < _LEAST_SHARE * len(files):
         raise DumpError(
-            f"{printable(root)} is not a dump directory: {dumps:,} of its first {len(files):,} files are named like dump files. Open the directory that --xla_dump_to or TF_DUMP_GRAPH_PREFIX pointed to"
+            f"{printable(root)} is not a dump directory: {dumps:,} of its first "
+            f"{len(files):,} files are named like dump files. Open the directory that "
+            "--xla_dump_to or TF_DUMP_GRAPH_PREFIX pointed to"
         )
 
 

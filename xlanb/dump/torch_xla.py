@@ -38,7 +38,8 @@ _FRAME = re.compile(r"^  (?P<function>[^\n]{1,400}?) \((?P<file>[^\n()]{0,1000})
 _HASHES = re.compile(r"^(?:Root )?Hashes: \((?P<hashes>[^\n)]*)\)$", re.MULTILINE)
 _HASH = re.compile(r"^Graph Hash: (?P<hash>[0-9a-f]{1,64})$", re.MULTILINE)
 _NODE = re.compile(
-    r"^\s*%(?P<id>\d{1,9}) = (?P<shape>\([^\n]*?\)|\S+) (?P<op>[\w.]+(?:::[\w.]+)*)\((?P<operands>[%\d., ]*)\)(?P<rest>.*)$"
+    r"^\s*%(?P<id>\d{1,9}) = (?P<shape>\([^\n]*?\)|\S+) "
+    r"(?P<op>[\w.]+(?:::[\w.]+)*)\((?P<operands>[%\d., ]*)\)(?P<rest>.*)$"
 )
 _OPERAND = re.compile(r"%(?P<id>\d{1,9})(?:\.(?P<index>\d{1,6}))?")
 _TAG = re.compile(r"(?P<name>[A-Za-z0-9_]+)=")

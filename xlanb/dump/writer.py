@@ -91,7 +91,7 @@ class DumpWriter:
             elif isinstance(event, StageFinished):
                 self._stage(event.compilation, event.stage)
 
-    # -- which stage gives which files ----------------------------------------------------------------------------
+    # -- stages to files ---------------------------------------------------------------------------
 
     def _stage(self, key: int, stage: Stage) -> None:
         if stage.kind in ("hlo", "tf2xla") and isinstance(stage.after, ModuleRecord):
@@ -176,7 +176,7 @@ class DumpWriter:
         module.steps += 1
         self._hlo(module, record, name)
 
-    # -- files ------------------------------------------------------------------------------------------------------
+    # -- files -------------------------------------------------------------------------------------
 
     def _hlo(self, module: _Module, record: ModuleRecord, name: DumpName) -> None:
         """Write a module in every requested form."""
@@ -264,7 +264,9 @@ def _compiled(flag: str, pattern: str) -> re.Pattern[str]:
                 f"{flag}=while"
             ) from None
     warnings.warn(
-        f"--{flag}={pattern} is not a regular expression: it is interpreted as a case-insensitive glob. XLA itself rejects it and needs {pattern.strip('*').lower() or '.*'}",
+        f"--{flag}={pattern} is not a regular expression: it is interpreted as a "
+        "case-insensitive glob. XLA itself rejects it and needs "
+        f"{pattern.strip('*').lower() or '.*'}",
         UserWarning,
         stacklevel=2,
     )

@@ -67,7 +67,10 @@ class Ablation(Displayable, Plottable):
     def headline(self) -> str:
         """Return what was measured, in one line."""
         passes = len(self.table) - 1
-        return f"{self.name}: run times and compile times without each of {passes} pass{'es' * (passes != 1)} in turn, relative to all passes"
+        return (
+            f"{self.name}: run times and compile times without each of {passes} "
+            f"pass{'es' * (passes != 1)} in turn, relative to all passes"
+        )
 
     def __str__(self) -> str:
         return f"{self.name}: without each pass in turn\n{self.table.to_string(index=False)}"

@@ -50,7 +50,10 @@ class Annotation:
     elsewhere: float
 
     def __str__(self) -> str:
-        head = f"{self.title or 'HLO'}: {self.seconds * 1e6:.3g} us in kernels, {self.elsewhere:.0%} of it from outside the module"
+        head = (
+            f"{self.title or 'HLO'}: {self.seconds * 1e6:.3g} us in kernels, "
+            f"{self.elsewhere:.0%} of it from outside the module"
+        )
         rows = [
             f"{f'{s.share:.0%}' if s.hlo else '':>5} {s.number:>4}  {s.text}"
             for s in self.lines

@@ -68,7 +68,10 @@ class Attempt(Displayable):
             else f"; temporaries {size_text(self.temp_bytes[0])} -> {size_text(self.temp_bytes[1])}"
         )
         wrong = "" if self.difference <= _SAME else f"; results differ by {self.difference:.2g}"
-        return f"{self.refused.producer} fused into {self.refused.consumer}: {verdict}, {after} per run instead of {before}{memory}{wrong}"
+        return (
+            f"{self.refused.producer} fused into {self.refused.consumer}: {verdict}, {after} "
+            f"per run instead of {before}{memory}{wrong}"
+        )
 
     def __repr__(self) -> str:
         return f"<Attempt {self}>"

@@ -182,7 +182,10 @@ class Bisection(Displayable, Plottable):
     def _found(self) -> list[str]:
         if self.stage is None:
             worst = max((c.error for c in self.checked), default=0.0)
-            none = f"no pass changed the numbers by more than {self.tolerance:.1e}: the largest relative error is {worst:.1e}"
+            none = (
+                f"no pass changed the numbers by more than {self.tolerance:.1e}: the largest "
+                f"relative error is {worst:.1e}"
+            )
             code = f"the compiled code did: {self.code}, compared with the interpreter on the same HLO"
             return [none] if self.code is None else [none, code]
         at = next(c for c in self.checked if c.stage is self.stage)
@@ -349,7 +352,7 @@ def _halved(stages: list[Stage], check: Callable[[Stage], Checked], limit: float
     return [known[k] for k in sorted(known)]
 
 
-# -- inside a pass ----------------------------------------------------------------------------------------------------
+# -- inside a pass ---------------------------------------------------------------------------------
 
 
 class _Stop(BaseException):

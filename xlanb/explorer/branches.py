@@ -70,7 +70,7 @@ class Branch:
         if self.is_edited:
             record = self.module.record()
             yield finished(key, Stage("hlo_pass", HAND_EDIT, self.before, record))
-        # An order that nobody tried, a module that somebody wrote: what breaks it is to be found where it breaks.
+        # Verify after each pass: an edited module or a new pass order should fail where it breaks.
         if self.target:
             from xlanb.gpu.compiler import GpuCompileOptions  # not loaded for the CPU
             from xlanb.runtime.gpu_compiler import gpu_hlo_stages
@@ -153,7 +153,7 @@ def edited(text: str, before: ModuleRecord) -> HloModule:
     return module
 
 
-# -- the stage ---------------------------------------------------------------------------------------------------------
+# -- the stage -------------------------------------------------------------------------------------
 
 
 def _index(trace: Trace, at: int | str) -> int:
@@ -183,7 +183,7 @@ def _module_at(trace: Trace, index: int) -> tuple[int, ModuleRecord]:
     raise XlanbError(f"stage {index} of {trace.name!r} holds no HLO to continue from{hint}")
 
 
-# -- the passes that are left --------------------------------------------------------------------------------------------
+# -- remaining passes ------------------------------------------------------------------------------
 
 
 def _passes(trace: Trace, index: int, given: HloPassPipeline | str | None) -> HloPassPipeline:
@@ -259,7 +259,7 @@ def _label(stage: Stage, off: Sequence[str], move: Mapping[str, str], is_edited:
     return f"{'; '.join(parts) or 'branch'} from {stage.index} {stage.name}"
 
 
-# -- text -------------------------------------------------------------------------------------------------------------
+# -- text ------------------------------------------------------------------------------------------
 
 
 def _restore_constants(module: HloModule, before: ModuleRecord) -> None:

@@ -50,7 +50,10 @@ class Check(Displayable):
         """Return whether they agree, and the error, in one line."""
         verdict = "agrees with" if self.agrees else "DIFFERS from"
         worst = self.table["error"].max() if len(self.table) else 0.0
-        return f"{self.name} {verdict} the {self.witness}: largest relative error {worst:.2g}, tolerance {self.tolerance:.2g}"
+        return (
+            f"{self.name} {verdict} the {self.witness}: largest relative error {worst:.2g}, "
+            f"tolerance {self.tolerance:.2g}"
+        )
 
     def __str__(self) -> str:
         hint = "" if self.agrees else "\n  use the trace's .bisect() to find the pass and rule responsible"

@@ -47,7 +47,10 @@ class Comparison(Displayable, Plottable):
         """Return how many branches there are, and the fastest one."""
         fastest = min(self.table.to_dict("records"), key=lambda row: row["run_us"])
         count = len(self.table)
-        return f"{count} branch{'es' * (count != 1)}, the fastest: {fastest['branch']} ({fastest['run_us']:,.4g} us per run)"
+        return (
+            f"{count} branch{'es' * (count != 1)}, the fastest: {fastest['branch']} "
+            f"({fastest['run_us']:,.4g} us per run)"
+        )
 
     def __str__(self) -> str:
         return self.table.to_string(index=False)

@@ -182,7 +182,7 @@ def diff_modules(before: ModuleRecord, after: ModuleRecord, names: tuple[str, st
     return ModuleDiff(before, after, tuple(_Judge(pairs).matches()), names)
 
 
-# -- what became of a pair ------------------------------------------------------------------------------------------
+# -- classifying pairs -----------------------------------------------------------------------------
 
 
 class _Judge:
@@ -271,7 +271,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-# -- two traces -----------------------------------------------------------------------------------------------------
+# -- two traces ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -349,7 +349,10 @@ class TraceDiff(Displayable):
     def __str__(self) -> str:
         if self.is_equal:
             count = len(self.pairs)
-            return f"{self.before.name} and {self.after.name} are equal: {count} pass{'es' * (count != 1)} made the same changes"
+            return (
+                f"{self.before.name} and {self.after.name} are equal: {count} "
+                f"pass{'es' * (count != 1)} made the same changes"
+            )
         lines = [f"{self.before.name} | {self.after.name}"]
         for a, b in self.pairs:
             if (a is not None and a.changed) or (b is not None and b.changed):

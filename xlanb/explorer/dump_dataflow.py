@@ -114,7 +114,7 @@ def _giver(text: str, by_name: Mapping[str, NodeRecord], calls: Mapping[str, str
         text = runs[0] if runs else data[0]
 
 
-# --------------------------------------------------------------------------------------------------------- by shapes
+# -- by shapes -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

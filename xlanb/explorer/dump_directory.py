@@ -102,7 +102,10 @@ class DumpDirectory(Displayable, Plottable):
         """Return the tables for notebooks, above the main program."""
         return (
             (
-                f"{printable(self.directory)}: {counted(self.listing.file_count, 'file')}, {counted(len(self), 'module')}",
+                (
+                    f"{printable(self.directory)}: {counted(self.listing.file_count, 'file')}, "
+                    f"{counted(len(self), 'module')}"
+                ),
                 self.modules,
             ),
         )

@@ -32,7 +32,8 @@ class Film(Displayable):
         if not any(isinstance(s.after, ModuleRecord) for s in trace):
             kinds = ", ".join(dict.fromkeys(s.kind for s in trace)) or "nothing"
             raise XlanbError(
-                f"trace {trace.name!r} holds no HLO to animate, only {kinds}; continue the compilation, or use a trace of the cluster's compilation"
+                f"trace {trace.name!r} holds no HLO to animate, only {kinds}; continue the "
+                "compilation, or use a trace of the cluster's compilation"
             )
         self.trace = trace
 

@@ -112,7 +112,8 @@ class _Story:
         self._root: dict[str, str] = {}
         self._users = _users(self._before)
         self._costs: dict[str, FusionStep] = {}
-        # What something was fused into goes on under the fusion's name: nothing was decided last about the old one.
+        # A fused instruction continues under the fusion's name: no decision about the old name is
+        # the last one.
         last = {name: k for k, s in enumerate(steps) for name in _named(s)}
         self.decisions = tuple(d for k, s in enumerate(steps) for d in self._step(s, is_last=last[s.producer] == k))
 

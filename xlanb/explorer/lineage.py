@@ -77,7 +77,10 @@ class Lineage(Displayable):
 
     def __repr__(self) -> str:
         made = f" of {', '.join(self.nodes[:3])}{', ...' * (len(self.nodes) > 3)}" if self.nodes else ""
-        return f"<Lineage {self.name}{made}: {len(self.sources)} sources, {len(self.results)} results, {len(self.links)} links>"
+        return (
+            f"<Lineage {self.name}{made}: {len(self.sources)} sources, {len(self.results)} "
+            f"results, {len(self.links)} links>"
+        )
 
     def __str__(self) -> str:
         parts = [f"{self.name}"]
@@ -255,7 +258,7 @@ def _links(stage: Stage) -> Iterable[Link]:
             waiting = []
         if e.kind not in ("add", "replace", "update") or e.old is None or e.new is None or e.old.name == e.new.name:
             continue
-        # a parameter of a fusion stands for what is copied in its place: the copy comes from its source
+        # A fusion's parameter represents what is copied in its place: the copy has its own source.
         if e.kind == "replace" and e.old.opcode is HloOpcode.PARAMETER and e.new.name in derived:
             continue
         derived.add(e.new.name)

@@ -120,7 +120,10 @@ class Compilation(Displayable):
         self, x: Any, args: tuple[Any, ...], session: Session | None, named: dict[str, Any]
     ) -> Stages[Any]:
         if session is not None or (_is_graph(x) and args):
-            raise ArgumentError(f"a graph with feeds is compiled for the CPU, not for {self._target}: give a function, HLO, or tensors without feeds")  # fmt: skip
+            raise ArgumentError(
+                f"a graph with feeds is compiled for the CPU, not for {self._target}: give a "
+                "function, HLO, or tensors without feeds"
+            )
         from xlanb.runtime.gpu_compiler import gpu_options, gpu_stages  # not loaded for the CPU
 
         self._passes = gpu_options(self._target).passes
@@ -248,7 +251,7 @@ class Compilation(Displayable):
                 progress(done, done + len(self.coming), stage.name)
         return self.result
 
-    # -- branches -----------------------------------------------------------------------------------------------
+    # -- branches ----------------------------------------------------------------------------------
 
     def fork(
         self,

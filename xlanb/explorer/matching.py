@@ -163,7 +163,7 @@ def plain(value: Any, called: Callable[[str], int]) -> Any:
     return value if isinstance(value, Literal) else str(value)
 
 
-# -- pairing --------------------------------------------------------------------------------------------------------
+# -- pairing ---------------------------------------------------------------------------------------
 
 
 @dataclass

@@ -52,7 +52,8 @@ def reordered(pipeline: HloPassPipeline, order: Sequence[Any]) -> HloPassPipelin
         at, inside = _entry(entry)
         if not 0 <= at < len(known) or at in seen:
             raise XlanbError(
-                f"invalid order of passes: entry {at} of {len(known)} {'occurs twice' if at in seen else 'does not exist'}"
+                f"invalid order of passes: entry {at} of {len(known)} "
+                f"{'occurs twice' if at in seen else 'does not exist'}"
             )
         seen.add(at)
         p = known[at]

@@ -104,7 +104,7 @@ class Recording(Displayable, Plottable):
         self._names: dict[str, int] = {}
         self._is_over = False
 
-    # -- events -------------------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
         """Handle one event of the compiler, in the compiling thread."""
@@ -153,7 +153,7 @@ class Recording(Displayable, Plottable):
             for program in self._found.values():
                 program.end()
 
-    # -- what was found -----------------------------------------------------------------------------------------
+    # -- results -----------------------------------------------------------------------------------
 
     @property
     def programs(self) -> list[RecordedProgram]:
@@ -297,7 +297,10 @@ _COLUMNS = [
     "program", "seconds", "compile_seconds", "runs", "run_seconds", "instructions_before", "instructions_after",
     "passes_changed", "thread", "failed",
 ]  # fmt: skip
-_NOTHING = "nothing was compiled during the recording: cached programs are not compiled again (jax.clear_caches() clears JAX's cache)"
+_NOTHING = (
+    "nothing was compiled during the recording: cached programs are not compiled again "
+    "(jax.clear_caches() clears JAX's cache)"
+)
 
 
 def _add_code(trace: Trace, executable: Executable) -> None:

@@ -153,7 +153,11 @@ class Replay(Displayable):
         what = "edges" if self.name == "fusion" else "instructions"
         unlike = self.differences
         lines = [
-            f"{self.name}, stage {self.stage}: xlanb's conditions (XLA:CPU of JAX {self.release}) agree with the real XLA on {len(self.outcomes) - len(unlike)} of {len(self.outcomes)} {what}"
+            (
+                f"{self.name}, stage {self.stage}: xlanb's conditions (XLA:CPU of JAX "
+                f"{self.release}) agree with the real XLA on "
+                f"{len(self.outcomes) - len(unlike)} of {len(self.outcomes)} {what}"
+            )
         ]
         did, would = ("fused", "fuse") if self.name == "fusion" else ("rewrote", "rewrite")
         for a, b, real, _ in unlike[:20]:
@@ -182,7 +186,7 @@ class Replay(Displayable):
                 ]
             yield Decision(Cause(self.name), "fuse", (a, b), ours, (fact, *failed))
 
-    # -- answers ------------------------------------------------------------------------------------------------
+    # -- answers -----------------------------------------------------------------------------------
 
     def about(self, here: list[list[str]]) -> Iterator[Answer]:
         """Yield our decisions about one or two instructions, and what the real pass did.

@@ -395,7 +395,7 @@ def _of_texts(
     )
 
 
-# -- the file ---------------------------------------------------------------------------------------------------------
+# -- the file --------------------------------------------------------------------------------------
 
 
 def _holds(test: Callable[..., object], module: HloModule, arrays: tuple[Any, ...]) -> None:
@@ -479,4 +479,7 @@ def _versions() -> str:
             found.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             continue
-    return f"Written with {', '.join(found)}, Python {platform.python_version()}, {platform.system()} {platform.machine()}."
+    return (
+        f"Written with {', '.join(found)}, Python {platform.python_version()}, "
+        f"{platform.system()} {platform.machine()}."
+    )

@@ -131,7 +131,8 @@ def _collect(function: Any, name: str, imports: dict[str, None], sources: dict[s
             _collect(value, key, imports, sources)
         else:
             raise ArgumentError(
-                f"{name} cannot be written to a file: it uses {key}, a {type(value).__name__}; create that inside the function"
+                f"{name} cannot be written to a file: it uses {key}, a "
+                f"{type(value).__name__}; create that inside the function"
             )
     sources.pop(name)
     sources[name] = source.rstrip("\n") + "\n"

@@ -49,7 +49,7 @@ class Workbench:
         self.branches: list[Compilation] = []
         self.off: list[str] = []
 
-    # -- what is there --------------------------------------------------------------------------------------------
+    # -- properties --------------------------------------------------------------------------------
 
     @property
     def traces(self) -> list[Trace]:
@@ -117,7 +117,7 @@ class Workbench:
         """Whether there is a module to fork from or to evaluate; reads nothing."""
         return self._compilation is not None or any(s.kind in _HLO for t in self.traces for s in t)
 
-    # -- what can be done -------------------------------------------------------------------------------------------
+    # -- actions -----------------------------------------------------------------------------------
 
     def step(self, trace: Trace | None = None) -> Stage | None:
         """Run one more stage of a trace, by default of the original compilation.

@@ -112,7 +112,7 @@ def platform_version() -> Text:
 
 @cache
 def _plugin_attributes() -> NamedValues:
-    # jaxlib writes StableHLO for a plugin in the oldest version that is still in use, where the plugin names none
+    # Without a version from the plugin, jaxlib writes StableHLO in the oldest supported version.
     return NamedValues({"xla_version": 2})
 
 
@@ -127,7 +127,7 @@ def _attributes(args: Any) -> None:
     args.attributes, args.num_attributes = values.address, values.count
 
 
-# -- client -------------------------------------------------------------------------------------------------------
+# -- client ----------------------------------------------------------------------------------------
 
 
 @implements("Client_Create")
@@ -209,7 +209,7 @@ def _default_assignment(args: Any) -> None:
     (ctypes.c_int * count).from_address(args.default_assignment)[:] = list(range(count))
 
 
-# -- devices ------------------------------------------------------------------------------------------------------
+# -- devices ---------------------------------------------------------------------------------------
 
 
 @implements("DeviceDescription_Id")
@@ -271,7 +271,7 @@ def memory_limit() -> int:
         return 0
 
 
-# -- memories -----------------------------------------------------------------------------------------------------
+# -- memories --------------------------------------------------------------------------------------
 
 
 @implements("Memory_Id")
@@ -299,7 +299,7 @@ def _memory_devices(args: Any) -> None:
     args.devices, args.num_devices = ctypes.addressof(Handle.at(args.memory).devices), 1
 
 
-# -- topology -----------------------------------------------------------------------------------------------------
+# -- topology --------------------------------------------------------------------------------------
 
 
 @implements("TopologyDescription_PlatformName")

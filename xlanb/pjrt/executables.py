@@ -109,7 +109,7 @@ def _give_back(memory: int) -> None:
     free(None, memory, 0)
 
 
-# -- compiling ----------------------------------------------------------------------------------------------------
+# -- compiling -------------------------------------------------------------------------------------
 
 
 def _loaded(program: PjrtProgram, client: Client) -> int:
@@ -143,7 +143,7 @@ def _deserialize(args: Any) -> None:
     args.loaded_executable = _loaded(load_program(data, overridden), Handle.at(args.client))
 
 
-# -- what they tell -----------------------------------------------------------------------------------------------
+# -- properties ------------------------------------------------------------------------------------
 
 
 @implements("Executable_Destroy")
@@ -289,7 +289,7 @@ def _context_destroy(args: Any) -> None:
     Handle.at(args.context).forget()
 
 
-# -- calls --------------------------------------------------------------------------------------------------------
+# -- calls -----------------------------------------------------------------------------------------
 
 
 @implements("LoadedExecutable_Execute")
@@ -339,7 +339,8 @@ def _check_donated(program: PjrtProgram, given: list[int], kept: set[int]) -> No
             continue
         other = next(k for k, buffer in enumerate(given) if buffer == given[number] and k != number)
         raise ArgumentError(
-            f"argument {number} of {program.module.name} is donated, but the same array is also argument {other}: pass a copy of it, or do not donate it"
+            f"argument {number} of {program.module.name} is donated, but the same array is "
+            f"also argument {other}: pass a copy of it, or do not donate it"
         )
 
 

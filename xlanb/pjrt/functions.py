@@ -80,7 +80,9 @@ def as_callback(name: str, function: Implementation) -> Any:
             given = struct.from_address(address)
             if given.struct_size < least:
                 raise ArgumentError(
-                    f"PJRT_{name}_Args has {given.struct_size} bytes, PJRT {'.'.join(map(str, c_api.VERSION))} needs {least}: this jaxlib is too old for xlanb"
+                    f"PJRT_{name}_Args has {given.struct_size} bytes, PJRT "
+                    f"{'.'.join(map(str, c_api.VERSION))} needs {least}: this jaxlib is "
+                    "too old for xlanb"
                 )
             function(given)
         except BaseException as error:  # noqa: BLE001 - nothing may be raised through C
@@ -99,7 +101,7 @@ def missing(name: str) -> Any:
     return UNUSUAL(call)
 
 
-# -- values that C reads ------------------------------------------------------------------------------------------
+# -- values for C ----------------------------------------------------------------------------------
 
 
 class Text:

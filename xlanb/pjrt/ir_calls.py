@@ -79,7 +79,8 @@ view:
   store i64 2, ptr %event
   %head = getelementptr i64, ptr %event, i64 1
   store i64 0, ptr %head
-  %v = call ptr @pjrt.view(ptr %data, i64 %size, i64 %type, i64 %num_dims, ptr %dims, ptr %device, ptr %memory, ptr %event, ptr null, ptr null)
+  %v = call ptr @pjrt.view(ptr %data, i64 %size, i64 %type, i64 %num_dims, ptr %dims, ptr %device,
+      ptr %memory, ptr %event, ptr null, ptr null)
   %no.view = icmp eq ptr %v, null
   br i1 %no.view, label %drop, label %end
 drop:

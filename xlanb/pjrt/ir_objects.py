@@ -30,7 +30,8 @@ declare void @Py_DecRef(ptr)
 
 @pjrt.raised = global ptr null
 
-; The exception that is set in this thread, with its traceback, which is set no longer; null where there is none. Called with the GIL.
+; Take the exception that is set in this thread, with its traceback, and clear it; null if there
+; is none. Called with the GIL.
 define internal ptr @take.raised() {
 entry:
   %type = alloca ptr
@@ -80,7 +81,7 @@ end:
   ret i32 0
 }
 
-; What a Python function gave: 1 where all went well, an error, or nothing where an exception kept it from giving either.
+; The result of a Python function: 1 on success, an error, or null if an exception prevented both.
 define internal ptr @ended(ptr %given) {
 entry:
   %v = load atomic ptr, ptr @pjrt.raised acquire, align 8
@@ -268,8 +269,10 @@ define internal void @count(i64 %bytes) {
   ret void
 }
 
-; malloc keeps freed blocks of these sizes at hand; those of posix_memalign it cuts out of larger ones, at several times the cost.
-; A buffer whose elements lie behind it where `inside` is not 0 (then they are `size` bytes), or are still to be named. Null: no memory.
+; malloc reuses freed blocks of these sizes; posix_memalign would split larger ones, at several
+; times the cost.
+; Make a buffer. If `inside` is not 0, its elements are the `size` bytes after it; otherwise they
+; are set later. Null: no memory.
 define internal ptr @block(i64 %size, i64 %inside, i64 %type, i64 %rank, ptr %dims, ptr %device, ptr %memory) {
 entry:
   %dims.bytes = mul i64 %rank, 8
@@ -330,8 +333,10 @@ end:
   ret ptr %b
 }
 
-; A buffer over memory of somebody else, who is told by `event` and `callback` (each may be null) when it is released.
-define ptr @pjrt.view(ptr %data, i64 %size, i64 %type, i64 %rank, ptr %dims, ptr %device, ptr %memory, ptr %event, ptr %callback, ptr %argument) {
+; Make a buffer over another owner's memory; `event` and `callback` (each may be null) notify the
+; owner when it is released.
+define ptr @pjrt.view(ptr %data, i64 %size, i64 %type, i64 %rank, ptr %dims, ptr %device,
+    ptr %memory, ptr %event, ptr %callback, ptr %argument) {
 entry:
   %b = call ptr @block(i64 %size, i64 0, i64 %type, i64 %rank, ptr %dims, ptr %device, ptr %memory)
   %none = icmp eq ptr %b, null

@@ -33,7 +33,8 @@ DONE = 1
 None if a signal handler's exception ended it.
 """
 _PYTHON = (
-    "PyGILState_Ensure PyGILState_Release PyErr_Fetch PyErr_NormalizeException PyErr_SetObject PyException_SetTraceback "
+    "PyGILState_Ensure PyGILState_Release PyErr_Fetch PyErr_NormalizeException "
+    "PyErr_SetObject PyException_SetTraceback "
     "Py_AddPendingCall Py_DecRef"
 ).split()
 

@@ -142,7 +142,18 @@ def text(item_sizes: tuple[int, ...]) -> str:
         "guarded": GUARDED,
         "unusual": UNUSUAL,
         "calls_host": CALLS_HOST,
-        **{word.name: word.value for word in (Buffer.base, Buffer.references, Buffer.deleted, Buffer.size, Buffer.rank, Buffer.mark, Buffer.block)},
+        **{
+            word.name: word.value
+            for word in (
+                Buffer.base,
+                Buffer.references,
+                Buffer.deleted,
+                Buffer.size,
+                Buffer.rank,
+                Buffer.mark,
+                Buffer.block,
+            )
+        },
         "skipped": 64 - _MALLOC_ALIGNED,
         "at_kept": c_api.ExecuteOptions.num_non_donatable_input_indices.offset,
         "ranks": RANKS,
@@ -155,7 +166,9 @@ def text(item_sizes: tuple[int, ...]) -> str:
         "at_done_with_host_buffer": c_api.offset("Client_BufferFromHostBuffer", "done_with_host_buffer"),
         "at_dst_size": c_api.offset("Buffer_ToHostBuffer", "dst_size"),
         "at_to_host_event": c_api.offset("Buffer_ToHostBuffer", "event"),
-        "load_OnReady": _load("Event_OnReady", {**event, "callback": ("callback", "ptr"), "user_arg": ("user_arg", "ptr")}),
+        "load_OnReady": _load(
+            "Event_OnReady", {**event, "callback": ("callback", "ptr"), "user_arg": ("user_arg", "ptr")}
+        ),
         "load_Await": _load("Event_Await", event),
         "load_IsReady": _load("Event_IsReady", event),
         "load_EventDestroy": _load("Event_Destroy", event),
@@ -179,7 +192,8 @@ _FROM_HOST = {
     "memory.given": ("memory", "ptr"), "device_layout": ("device_layout", "ptr"),
 }  # fmt: skip
 _TO_HOST = {
-    "src": ("src", "ptr"), "host_layout": ("host_layout", "ptr"), "dst": ("dst", "ptr"), "dst_size": ("dst_size", "i64"),
+    "src": ("src", "ptr"), "host_layout": ("host_layout", "ptr"), "dst": ("dst", "ptr"),
+    "dst_size": ("dst_size", "i64"),
 }  # fmt: skip
 _EXECUTED = {
     "loaded": ("executable", "ptr"), "options": ("options", "ptr"), "argument_lists": ("argument_lists", "ptr"),
@@ -209,9 +223,13 @@ _VIEW = {
 }  # fmt: skip
 
 NATIVE = (
-    *"Event_OnReady Event_Await Event_IsReady Event_Error Event_Destroy Error_Destroy Error_Message Error_GetCode".split(),
+    *(
+        "Event_OnReady Event_Await Event_IsReady Event_Error Event_Destroy Error_Destroy Error_Message Error_GetCode"
+    ).split(),
     *"Buffer_Delete Buffer_Destroy Buffer_IncreaseExternalReferenceCount Buffer_DecreaseExternalReferenceCount".split(),
-    *"Client_BufferFromHostBuffer Buffer_ToHostBuffer LoadedExecutable_Execute Layouts_PJRT_Buffer_MemoryLayout".split(),
+    *(
+        "Client_BufferFromHostBuffer Buffer_ToHostBuffer LoadedExecutable_Execute Layouts_PJRT_Buffer_MemoryLayout"
+    ).split(),
     *_GETTERS,
     *_CONSTANT,
 )

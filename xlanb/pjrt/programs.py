@@ -245,7 +245,8 @@ def _compile(module: HloModule, options: bytes) -> PjrtProgram:
     device, chosen = assigned_device(parsed), dict(parsed.env_option_overrides)
     callbacks.bind(module)
     entry = module.entry_computation
-    # arrays of JAX are row-major; the HLO that jaxlib makes of StableHLO has the layouts of the last operations instead
+    # JAX's arrays are row-major, but jaxlib's HLO from StableHLO has the layouts of the last
+    # operations.
     module.entry_layout = tuple(row_major(p.shape) for p in entry.parameters), row_major(entry.root.shape)
     aliased = {a.parameter for a in read_aliases(module)} | {n for n, _ in read_donors(module)}
     _check_names(chosen)

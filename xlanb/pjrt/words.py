@@ -77,8 +77,11 @@ RESULT_COUNT = 0
 RANKS = 65
 """The number of ranks with a layout in the table."""
 GUARDED, UNUSUAL, CALLS_HOST = 1, 2, 4
-"""Flags of a loaded executable: it runs under the guard, as it takes long or calls Python; each call goes to Python; it
-calls Python functions, so that an exception of Python's may be theirs."""
+"""Flags of a loaded executable.
+
+It runs under the guard, because it takes long or calls Python; each call goes to Python; it calls
+Python functions, so that a Python exception may be theirs.
+"""
 
 __all__ = [
     "CALLS_HOST",

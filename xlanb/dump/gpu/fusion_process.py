@@ -71,7 +71,7 @@ def parse_fusion_process(text: str) -> tuple[FusionStep, ...]:
     """
     message = _SCHEMA.FusionProcessDumpProto()
     try:
-        # The module before fusion is the stage before: a string of megabytes that is not wanted twice.
+        # Drop the module before fusion, a string of megabytes: the stage before has it.
         text_format.Parse(_MODULE.sub("", text), message, allow_unknown_field=True)
     except (text_format.ParseError, ValueError) as error:  # a number out of its field's range is a ValueError
         raise DumpError(f"not a priority fusion dump: {str(error)[:300]}") from error

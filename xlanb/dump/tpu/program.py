@@ -69,7 +69,8 @@ class LloStage:
         """
         if self.file.content_size > MAX_CHARACTERS:
             raise DumpError(
-                f"{self.file.path}: the file has {self.file.content_size:,} bytes, more than the limit of {MAX_CHARACTERS:,}"
+                f"{self.file.path}: the file has {self.file.content_size:,} bytes, more "
+                f"than the limit of {MAX_CHARACTERS:,}"
             )
         return self.file.read_text()
 
