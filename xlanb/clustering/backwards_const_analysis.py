@@ -57,7 +57,10 @@ _UNLOWERED = {
 def must_be_constant(
     graph: NodeGraph, order: list[int], is_followed: Callable[[Edge], bool] = lambda _: True
 ) -> set[int]:
-    """Nodes whose value some kernel must know; `order` is topological, `is_followed` says which edges count."""
+    """Return nodes whose value some kernel needs at compile time.
+
+    `order` is topological; `is_followed` selects the edges to follow.
+    """
     found: set[int] = set()
     for node in reversed(order):
         op = graph.op(node)
@@ -75,7 +78,7 @@ def must_be_constant(
 
 
 def _source(graph: NodeGraph, edge: Edge, is_followed: Callable[[Edge], bool]) -> int | None:
-    """The node that makes the value, looked for through IdentityN, which passes each of its inputs by itself."""
+    """Return the node that makes a value, looking through IdentityN, which forwards each input."""
     while is_followed(edge):
         if graph.type(edge.src) != "IdentityN":
             return edge.src
@@ -93,7 +96,10 @@ def _constant_positions(op: Operation) -> list[int]:
 
 
 def input_names(op: Operation) -> list[str]:
-    """The name of each input as the op's definition has it; a list's name stands once for each tensor. Empty for unknown op types."""
+    """Return the name of each input by the op's definition, a list's name once per tensor.
+
+    Empty for unknown op types.
+    """
     definition = find_op(op.type)
     names: list[str] = []
     for arg in definition.inputs if definition is not None else ():
@@ -102,7 +108,9 @@ def input_names(op: Operation) -> list[str]:
 
 
 def check_arity(graph: Graph) -> None:
-    """Raise GraphValueError where a node has fewer or more inputs or outputs than its op takes and gives; the message shows it."""
+    """Raise GraphValueError if a node's number of inputs or outputs is not its op's; shows the
+    node.
+    """
     for op in graph:
         definition = find_op(op.type)
         if definition is None or op.type in graph.functions:

@@ -1,9 +1,11 @@
-"""The call of each cluster becomes nodes that compile and run it (TensorFlow's build_xla_ops_pass.cc, formerly build_xla_launch_ops_pass.cc).
+"""Replace each cluster's call by nodes that compile and run it (build_xla_ops_pass.cc).
 
-The view of 2017-2018 is one XlaLaunch per cluster, which compiles at its first run for each signature and then runs the executable. Today it is
+In 2017-2018 (build_xla_launch_ops_pass.cc) that was one XlaLaunch per cluster, which compiles at
+its first run for each signature and then runs the executable. Today it is
 
     _XlaCompile -> key, compiled?
-    Switch(key, compiled?)  -> _XlaRun, or the same function by StatefulPartitionedCall in TensorFlow's own executor
+    Switch(key, compiled?)  -> _XlaRun, or the same function by StatefulPartitionedCall
+                               in TensorFlow's own executor
     _XlaMerge of the two for each result
 """
 
@@ -29,7 +31,7 @@ LAUNCH = "XlaLaunch"
 
 @dataclass(frozen=True)
 class LaunchGraph:
-    """The graph in which each cluster is an XlaLaunch node; its attribute `function` names the cluster."""
+    """The graph with one XlaLaunch node per cluster; its attribute `function` names the cluster."""
 
     graph: Graph
 
@@ -51,9 +53,10 @@ def build_xla_ops(encapsulated: Encapsulated) -> LaunchGraph:
 
 
 def build_xla_compile_and_run(encapsulated: Encapsulated, *, is_lazy: bool = True) -> Graph:
-    """A copy in which each call node is `_XlaCompile` and `_XlaRun`; `is_lazy` (tf_xla_enable_lazy_compilation) adds the way round by a call.
+    """Copy a graph with `_XlaCompile` and `_XlaRun` for each call node.
 
-    On devices that can only run compiled code there is no way round.
+    `is_lazy` (tf_xla_enable_lazy_compilation) adds the fallback by a function call. Devices that
+    can only run compiled code have no fallback.
     """
     graph = encapsulated.graph.copy()
     for op, function in _calls(graph, encapsulated.functions):
@@ -76,7 +79,7 @@ def _argument_types(function: ClusterFunction) -> dict[str, Any]:
 
 
 class _Replacement:
-    """The nodes that stand for one call, under a name scope of their own."""
+    """The nodes that replace one call, under a name scope of their own."""
 
     def __init__(self, call: Operation, function: ClusterFunction) -> None:
         self.call = call
@@ -173,7 +176,11 @@ class _Replacement:
         return self._node("Identity", "data_as_ctrl", [merge.outputs[0]], [int32], T=int32)
 
     def _called_with(self, not_compiled: Operation) -> list[Tensor]:
-        """The call's inputs; int32 tensors of the device, which a call wants on the host, by way of a node that only runs when the call does."""
+        """Return the inputs of the fallback call.
+
+        A call expects int32 tensors on the host; those on the device pass through a node that runs
+        only with the call.
+        """
         inputs = list(self.call.inputs)
         int32 = as_dtype("int32")
         on_device = [

@@ -1,4 +1,4 @@
-"""Which nodes are candidates for compilation: the checks of mark_for_compilation_pass.cc before any cluster is made, in their order."""
+"""Find candidates for compilation: the first checks of mark_for_compilation_pass.cc, in order."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ _UNCOMPILABLE = "Found uncompilable node {name} (op {type}): {reason}"
 
 @dataclass(frozen=True)
 class MarkingOptions:
-    """What a session asks of clustering.
+    """A session's settings for clustering.
 
-    `global_jit_level` 0 compiles only what `_XlaCompile` or its device asks for; `cpu_global_jit` lets a session compile on the CPU unasked. With `only_lowered` nodes
-    stay out that xlanb cannot lower although TensorFlow can.
+    `global_jit_level` 0 compiles only nodes that `_XlaCompile` or their device requests;
+    `cpu_global_jit` lets a session compile CPU nodes by default. With `only_lowered`, nodes that
+    xlanb cannot lower stay outside, although TensorFlow can.
     """
 
     flags: DebugOptions
@@ -41,7 +42,7 @@ class MarkingOptions:
     only_lowered: bool = False
 
     def compiles(self, device: str, *, is_asked: bool) -> bool:
-        """Whether nodes on a device are compiled; `is_asked` where an attribute asks for it."""
+        """Whether nodes on a device are compiled; `is_asked` if an attribute requests it."""
         registration = compilation_device(device)
         if registration is None:
             return False
@@ -56,12 +57,15 @@ class MarkingOptions:
 
 
 def is_asked_for(op: Operation, options: MarkingOptions) -> bool:
-    """Whether an attribute of a node, or of the function it calls, asks for compilation."""
+    """Whether an attribute of a node, or of the function it calls, requests compilation."""
     return _flag(op, COMPILE) is True or (options.global_jit_level > 0 and _flag(op, MUST_COMPILE) is True)
 
 
 def asks_for_compilation(graph: Graph) -> bool:
-    """Whether a session that does not compile by itself has something to compile: a node of a jit scope, or on a device that only runs compiled code."""
+    """Whether a session without JIT must compile anything.
+
+    That is a node of a jit scope, or one on a device that only runs compiled code.
+    """
     for op in graph:
         if _flag(op, COMPILE) is True:
             return True
@@ -121,7 +125,9 @@ class Candidates:
                     place.vlog(2, "%s", log.format(name=op.name, type=op.type, reason=reason))
 
     def _conditions(self) -> tuple[tuple[Condition[Operation], str], ...]:
-        """Every condition in TensorFlow's order, with the words in which TensorFlow logs that it fails."""
+        """Return every condition in TensorFlow's order, with TensorFlow's log text for its
+        failure.
+        """
         flags = self._options.flags
         return (
             (
@@ -220,7 +226,11 @@ class Candidates:
         return "must-be-constant stateful op" if resource_kind(op.type) in ("", VARIABLE) else ""
 
     def _drives_constants(self, op: Operation) -> str:
-        """An Identity behind the true branch of a loop's Switch that constants of the body wait for: it would tie condition and body together."""
+        """Object to an Identity on a loop Switch's true output with control edges to the body's
+        constants.
+
+        It would tie condition and body together.
+        """
         if op.type not in IDENTITY or not any(w.type in CONSTANT for w in op.control_outputs):
             return ""
         node = self._graph.ids[op]

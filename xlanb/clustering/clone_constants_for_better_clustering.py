@@ -1,6 +1,6 @@
-"""Small constants are cloned for each reader, so that no two clusters are tied by one (TensorFlow's clone_constants_for_better_clustering.cc).
+"""Clone small constants for each user, so that none ties two clusters together.
 
-c -> {a, b}   =>   c/clone_0 -> a, c -> b
+TensorFlow's clone_constants_for_better_clustering.cc.   =>   c/clone_0 -> a, c -> b
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ _SMALL = 16  # elements; a constant of so many is not small any more
 
 
 def clone_constants_for_better_clustering(graph: Graph) -> Graph:
-    """A copy in which small constants on the CPU have one reader each; the graph itself if there is
-    nothing to do, or its constants have been cloned already.
+    """Copy a graph so that small CPU constants have one user each.
+
+    Returns the graph itself if nothing changes, or its constants have been cloned already.
     """
     done = any(op.type in CONSTANT and "/clone_" in op.name for op in graph)
     if done or any(op.type in _IN_PLACE for op in graph) or not any(_is_shared(op) for op in graph):

@@ -1,4 +1,4 @@
-"""One cluster: its nodes, its function, and its HLO for the shapes that the graph states, or for others."""
+"""One cluster: its nodes, its function, and its HLO for the graph's shapes or for given ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from xlanb.tracing import unobserved
 
 
 class Cluster(Displayable):
-    """One cluster: its nodes in the graph, and the function that encapsulate_subgraphs makes of them."""
+    """A cluster: its nodes, and its function by encapsulate_subgraphs."""
 
     def __init__(
         self, name: str, nodes: list[str], function: ClusterFunction, graph: Graph, solve: Callable[[], Solution]
@@ -40,10 +40,12 @@ class Cluster(Displayable):
 
     @cached_property
     def hlo_module(self) -> HloModule:
-        """The cluster lowered to HLO, for the shapes that the graph states; where it states none, for `assumed_shapes`.
+        """The cluster's HLO, for the graph's static shapes or, if there are none, for
+        `assumed_shapes`.
 
         Raises:
-            GraphError: a value that must be known is not, or no shapes fit the nodes; names the node.
+            GraphError: a compile-time constant is unknown, or no shapes fit the nodes; names the
+                node.
         """
         return self.lower()
 
@@ -55,7 +57,10 @@ class Cluster(Displayable):
     @cached_property
     @boundary("infer shapes for a cluster")
     def assumed_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of arguments that the graph does not state, by the names of the tensors they stand for: they fit the nodes around, and are a guess where those leave a choice."""
+        """Return shapes for arguments without static shapes, by the names of their tensors.
+
+        They fit the surrounding nodes, and are a guess if several do.
+        """
         unknown = [t for t in self._origins if _stated(t) is None and t.dtype.name != "variant"]
         if not unknown:
             return {}
@@ -64,10 +69,13 @@ class Cluster(Displayable):
 
     @boundary("lower a cluster")
     def lower(self, shapes: Mapping[str, Sequence[int]] | None = None) -> HloModule:
-        """The cluster lowered to HLO; `shapes` gives those of arguments by the names of the tensors they stand for ("x:0"); by default they are `assumed_shapes` where the graph does not state them.
+        """Lower the cluster to HLO.
+
+        `shapes` gives shapes of arguments by tensor name ("x:0"). By default they are
+        `assumed_shapes` if the graph does not state them.
 
         Raises:
-            GraphError: a shape or a value that must be known is not; names the node.
+            GraphError: a required shape or value is unknown; names the node.
         """
         f = self.function
         given = shapes or {}
@@ -123,7 +131,7 @@ class Cluster(Displayable):
 
     @staticmethod
     def _variable_dtype(tensor: Tensor, origin: Tensor) -> DType | None:
-        """The element type of the variable behind a handle, as its own node says or those that use it."""
+        """Return the element type of a handle's variable, from its own node or its users."""
         pending = [origin.op, *tensor.uses]
         for op in pending:
             if (dtype := op.attrs.get("dtype")) is not None:
@@ -146,6 +154,6 @@ class Cluster(Displayable):
 
 
 def _stated(tensor: Tensor) -> tuple[int, ...] | None:
-    """The whole shape of a tensor (of a handle, of its variable), None where the graph does not state it."""
+    """Return a tensor's full static shape (for a handle, its variable's), or None."""
     dims = handle_shape(tensor.op) if tensor.dtype.name == "resource" else tensor.shape.as_tuple()
     return None if dims is None or None in dims else tuple(d for d in dims if d is not None)

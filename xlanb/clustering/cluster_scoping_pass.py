@@ -13,8 +13,9 @@ SCOPE = "_XlaInternalScope"
 
 
 def cluster_scoping(graph: Graph) -> Graph:
-    """A copy whose nodes have `_XlaInternalScope` where it matters; the graph itself if it has no
-    such stages.
+    """Copy a graph with `_XlaInternalScope` set around its Stage and Unstage nodes.
+
+    Returns the graph itself if it has none.
     """
     if not any(op.type in ("Stage", "Unstage") for op in graph):
         return graph

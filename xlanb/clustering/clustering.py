@@ -1,4 +1,6 @@
-"""Clustering: which node went where, and why; each cluster as a function and as HLO; the graph after each of TensorFlow's passes."""
+"""Clustering: each node's cluster and the reasons, clusters as functions and HLO, TensorFlow's
+passes.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PassStage:
-    """The graph after one of TensorFlow's passes, by the pass's name; `changed` says whether it did anything."""
+    """The graph after one of TensorFlow's passes, by the pass's name, and whether it changed."""
 
     name: str
     graph: Graph
@@ -49,7 +51,7 @@ class PassStage:
 
 @dataclass(frozen=True)
 class Request:
-    """How a clustering was asked for, so that it can be asked for again with a difference (see `cluster`)."""
+    """The arguments of a clustering, to repeat it with changes (see `cluster`)."""
 
     graph: Graph
     flags: DebugOptions
@@ -63,12 +65,13 @@ class Request:
 
 
 class Clustering(Displayable):
-    """How a graph is divided: `cluster_of` gives each node's cluster or None, `clusters` the clusters themselves.
+    """The clusters of a graph: `cluster_of` maps each node to its cluster or None.
 
     Attributes:
         graph: the marked graph, after mark_for_compilation.
-        cluster_of: cluster by node; clones of constants, which TensorFlow adds before, have names of their own.
-        reasons: TensorFlow's words for each node that is in no cluster.
+        cluster_of: cluster by node; clones of constants, which TensorFlow adds before, have names
+            of their own.
+        reasons: TensorFlow's text for each node that is in no cluster.
     """
 
     def __init__(self, request: Request, stages: list[PassStage], marking: Marking) -> None:
@@ -101,7 +104,9 @@ class Clustering(Displayable):
 
     @cached_property
     def _stand_ins(self) -> Solution:
-        """Shapes for what goes into the clusters, and values for what must be known there: the first with which all of them can be lowered."""
+        """Return shapes of the clusters' inputs and compile-time values: the first that all can be
+        lowered with.
+        """
         functions = self._marked_functions.functions.values()
         tensors = {n: self.graph.get_tensor_by_name(n) for f in functions for n in f.sources}
         constants = [tensors[f.sources[i]] for f in functions for i in f.constant_arguments]
@@ -116,7 +121,7 @@ class Clustering(Displayable):
 
     @cached_property
     def dataflow(self) -> Dataflow:
-        """Which output of which cluster feeds which parameter of which, with shapes."""
+        """The data flow between clusters: each tensor's output and parameter, with shapes."""
         return dataflow(self._marked_functions)
 
     @cached_property
@@ -126,7 +131,9 @@ class Clustering(Displayable):
 
     @cached_property
     def encapsulated(self) -> Encapsulated:
-        """The graph with a call for each cluster and the functions by name, as TensorFlow has them after all passes on clusters."""
+        """The graph with a call per cluster, and the functions by name, after all of TensorFlow's
+        cluster passes.
+        """
         return encapsulate_subgraphs(self.declustering.graph)
 
     @cached_property
@@ -160,7 +167,7 @@ class Clustering(Displayable):
         return [*self._first, *self.later_stages()]
 
     def later_stages(self) -> Iterator[PassStage]:
-        """The passes after mark_for_compilation; each runs when it is asked for."""
+        """Yield the passes after mark_for_compilation; each runs on demand."""
         yield PassStage("force_xla_constants_on_host", self._on_host, self._on_host is not self.graph)
         yield PassStage("increase_dynamism_for_auto_jit", self._dynamic, self._dynamic is not self._on_host)
         declustered = self.declustering.graph
@@ -174,7 +181,8 @@ class Clustering(Displayable):
 
     @boundary("explain a clustering")
     def why(self, node: str, other: str | None = None) -> Why:
-        """Every condition on a node with its outcome and TensorFlow's words; of two nodes, why their clusters were not merged.
+        """Return every condition on a node with its result; for two nodes, why they are not one
+        cluster.
 
         Raises:
             GraphError: there is no such node.
@@ -222,7 +230,7 @@ class Clustering(Displayable):
         return Why(subject, (decision,), question=question, answer=answer, about=about, by_condition=True)
 
     def _states(self, node: str, other: str) -> tuple[EdgeContraction, ClusterState, ClusterState] | None:
-        """The clusters of two candidates as contraction left them, the one that comes first first."""
+        """Return two candidates' final clusters in contraction, the earlier first."""
         contraction = self._marking.contraction
         if contraction is None:
             return None
@@ -259,9 +267,13 @@ class Clustering(Displayable):
         )
 
     def path(self, node: str, other: str) -> tuple[str, ...]:
-        """The cycle that merging the clusters of two nodes would close: the way from one to the other round the edge between them, as names of nodes, clusters and loops.
+        """Return the cycle that merging two nodes' clusters would close, or () if there is none.
 
-        Empty where there is none. Raises GraphError where there is no such node.
+        It is the path from one to the other besides the edge between them, as names of nodes,
+        clusters and loops.
+
+        Raises:
+            GraphError: there is no such node.
         """
         found = self._states(node, other)
         if found is None:
@@ -271,7 +283,11 @@ class Clustering(Displayable):
         return () if between is None else tuple(contraction.label(n) for n in (start.node, *between, to.node))
 
     def deadness(self, node: str) -> str:
-        """When a node is alive, as TensorFlow writes it: "#true", "(*p:0 & ~*q:0)". Raises GraphError where there is no such node."""
+        """Return when a node is alive, in TensorFlow's syntax: "#true", "(*p:0 & ~*q:0)".
+
+        Raises:
+            GraphError: there is no such node.
+        """
         contraction = self._marking.contraction
         op = self.graph.get_operation_by_name(node)
         if contraction is None or contraction.deadness is None:
@@ -280,13 +296,16 @@ class Clustering(Displayable):
 
     @property
     def refusals(self) -> dict[tuple[str, str], str]:
-        """For each edge between two clusters why they are two, in TensorFlow's words."""
+        """For each edge between two clusters, why they were not merged, in TensorFlow's words."""
         return self._marking.refusals
 
     # -------------------------------------------------------------------------------------- what if
 
     def what_if(self, **changes: Any) -> ClusteringDiff:
-        """The difference that other arguments of `cluster` make: flags, `global_jit_level`, `scopes`, `devices`, `compile_nodes`, `shapes`."""
+        """Cluster again with other arguments of `cluster`, and return the difference.
+
+        Arguments: flags, `global_jit_level`, `scopes`, `devices`, `compile_nodes`, `shapes`.
+        """
         asked = self.request
         settings: dict[str, Any] = {
             "options": asked.flags,
@@ -301,7 +320,7 @@ class Clustering(Displayable):
         return self.diff(cluster(asked.graph, **{**settings, **changes}))
 
     def diff(self, other: Clustering) -> ClusteringDiff:
-        """What is otherwise in another clustering of this graph, or of one like it."""
+        """Compare with another clustering of this graph, or of a similar one."""
         return ClusteringDiff(self._side(), other._side())
 
     def _side(self) -> ClusterSide:
@@ -314,7 +333,11 @@ class Clustering(Displayable):
         return self.graph.record()
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per node: node, op, cluster ("" outside), why (it is outside; "" inside), reason (the same without the node's name, so that nodes can be counted by it)."""
+        """Return one row per node: node, op, cluster ("" outside), why, reason.
+
+        `why` says why the node is outside ("" inside); `reason` is the same without the node's
+        name, for counting.
+        """
         rows = []
         for op in self.graph:
             cluster, why = self.cluster_of[op.name] or "", self.reasons.get(op.name, "")
@@ -379,22 +402,28 @@ def cluster(
     batch: int | None = None,
     **values: Any,
 ) -> Clustering:
-    """Cluster a graph as a session with JIT on does; the graph itself stays as it is.
+    """Cluster a graph as a session with JIT on does; the graph itself is not changed.
 
     Args:
-        graph: the graph; Placeholders stand for arguments. Or a program of TensorFlow as `Graph.from_tensorflow` takes it, with its arguments in `args`.
-        options: flags; by default those in force. `values` changes some by name: tf_xla_min_cluster_size=1.
-        global_jit_level: 0 compiles only what `_XlaCompile`, or the device, asks for; by default what the flag tf_xla_auto_jit says, else 1.
-        cpu_global_jit: whether nodes on the CPU are compiled unasked.
-        only_lowered: keep out what xlanb cannot lower although TensorFlow can.
-        scopes: patterns of node names ("layer1/*") -> XLA scope: nodes of two scopes never share a cluster.
+        graph: the graph, with Placeholders for arguments. Or a TensorFlow program as in
+            `Graph.from_tensorflow`, with its arguments in `args`.
+        options: flags; by default those in force. `values` changes some by name:
+            tf_xla_min_cluster_size=1.
+        global_jit_level: 0 compiles only nodes that `_XlaCompile` or their device requests; by
+            default the flag tf_xla_auto_jit, else 1.
+        cpu_global_jit: whether CPU nodes are compiled by default.
+        only_lowered: exclude nodes that xlanb cannot lower although TensorFlow can.
+        scopes: patterns of node names ("layer1/*") -> XLA scope: nodes of two scopes never share a
+            cluster.
         devices: patterns -> device.
         compile_nodes: patterns -> whether to compile (`_XlaCompile`).
-        shapes: names of tensors -> shape, where the graph does not state it.
-        batch: the size of the first dimension of a Keras model's inputs, where the model leaves it open.
+        shapes: names of tensors -> shape, if the graph does not state it.
+        batch: the size of the first dimension of a Keras model's inputs, if the model leaves it
+            open.
 
     Raises:
-        GraphError: the graph has a cycle outside of loops, or a malformed loop, or there is no such tensor.
+        GraphError: the graph has a cycle outside of loops, or a malformed loop, or there is no such
+            tensor.
         FlagError: an unknown flag, or an op type that XLA does not know.
     """
     if is_foreign(graph):
@@ -426,7 +455,9 @@ def cluster(
 
 
 def marking_steps(request: Request, numbers: Iterator[int] | None = None) -> Generator[PassStage, None, Clustering]:
-    """The passes up to mark_for_compilation, one with each `next()`; the generator's value is the Clustering, whose `later_stages` follow. Clusters have the next of `numbers`.
+    """Run the passes up to mark_for_compilation, one per `next()`; return the Clustering.
+
+    Its `later_stages` follow. Clusters are numbered from `numbers`.
 
     Raises:
         GraphError: as for `cluster`.
@@ -460,7 +491,9 @@ def _asked(options: DebugOptions | None, values: Mapping[str, Any]) -> DebugOpti
 
 
 def _with_overrides(request: Request) -> Graph:
-    """The graph with the scopes, devices, attributes and shapes that were asked for: a copy, or the graph itself where nothing was."""
+    """Copy the graph with the requested scopes, devices, attributes and shapes; itself if there are
+    none.
+    """
     if not (request.scopes or request.devices or request.compile_nodes or request.shapes):
         return request.graph
     graph = request.graph.copy()

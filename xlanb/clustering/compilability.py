@@ -1,4 +1,7 @@
-"""Whether one node can be compiled: an ordered list of named conditions, each with TensorFlow's own words where it fails (compilability_check_util.cc)."""
+"""Whether a node can be compiled: ordered conditions, with TensorFlow's texts for failures.
+
+Source: compilability_check_util.cc.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,11 @@ _DEEPEST = 50  # calls within calls
 
 @dataclass(frozen=True)
 class CallScope:
-    """What a node is judged by: the device's rules, and the functions around it (innermost last).
+    """The context of a compilability check: the device's rules and the enclosing functions,
+    innermost last.
 
-    `allows_where` is False where --tf_xla_cluster_exclude_ops=Where; `only_lowered` keeps out what xlanb itself cannot lower, for a graph that is to be run.
+    `allows_where` is False with --tf_xla_cluster_exclude_ops=Where; `only_lowered` excludes ops
+    that xlanb cannot lower, for a graph that is to be run.
     """
 
     device: CompilationDevice
@@ -47,16 +52,16 @@ class CallScope:
 
 
 class Judged(NamedTuple):
-    """A node, and what it is judged by."""
+    """A node, and the context of its check."""
 
     op: Operation
     scope: CallScope
 
 
 def _condition(name: str, objection: Callable[[Operation, CallScope], str], change: str = "") -> Condition[Judged]:
-    """A condition whose `objection` gives TensorFlow's reason against a node, "" where the condition holds.
+    """Make a condition; `objection` returns TensorFlow's reason against a node, or "".
 
-    `change` is what to do about a node, before its name.
+    `change` is the remedy's text before the node's name.
     """
     remedy = (lambda j: f"{change} `{j.op.name}`") if change else (lambda _: "")
     return objecting(name, lambda j: objection(j.op, j.scope), remedy=remedy)
@@ -67,7 +72,7 @@ def _unless(fails: Callable[[Operation, CallScope], bool], reason: str) -> Calla
 
 
 def _unless_everything(fails: Callable[[Operation], bool], reason: str) -> Callable[[Operation, CallScope], str]:
-    """The objection of devices that compile only what is worth it."""
+    """Object only on devices that do not compile everything."""
     return lambda op, scope: reason if not scope.device.compiles_everything and fails(op) else ""
 
 
@@ -104,7 +109,7 @@ def _branches(types: set[str], *attributes: str) -> Callable[[Operation, CallSco
 
 
 def _against_call(name: str, op: Operation, scope: CallScope) -> str:
-    """Why the body of a function cannot be compiled: the first reason found, with the node it is about."""
+    """Return the first reason why a function's body cannot be compiled, with the node."""
     function = op.graph.functions.get(name)
     if function is None:
         return f"could not instantiate call: '{name}'"
@@ -197,7 +202,7 @@ def reason_against(op: Operation, scope: CallScope) -> str:
 
 
 def detailed(op: Operation, scope: CallScope, reason: str) -> str:
-    """The reason; of a node that calls what cannot be compiled, with the node within that is at fault."""
+    """Extend the reason for a call by the node at fault inside the called function."""
     if not reason.startswith("unsupported "):
         return reason
     names = _called(op, _CALLS[op.type]) if op.type in _CALLS else [op.type] if op.type in op.graph.functions else []

@@ -1,4 +1,7 @@
-"""Clusters by contracting edges (the second half of mark_for_compilation_pass.cc): the conditions on a pair of clusters, in their order, and the phases."""
+"""Form clusters by contracting edges: the conditions on a pair of clusters, and the phases.
+
+This is the second half of mark_for_compilation_pass.cc.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +32,11 @@ _FUNCTIONAL = frozenset({"While", "StatelessWhile", "If", "StatelessIf"})
 
 @dataclass(eq=False, slots=True)
 class ClusterState:
-    """A cluster while edges are contracted.
+    """A cluster during contraction.
 
-    `node` stands for it in the cycle graph; `size` counts all nodes, `effective_size` those that are neither Identity nor Const; `resources` are its operations on resources,
-    `resource_device` where they are; `alive` says when it runs (None: not asked).
+    `node` represents it in the cycle graph; `size` counts all nodes, `effective_size` those that
+    are neither Identity nor Const; `resources` are its operations on resources, `resource_device`
+    their device; `alive` says when it runs (None: unknown).
     """
 
     node: int
@@ -80,8 +84,9 @@ Pair: TypeAlias = tuple[ClusterState, ClusterState]
 
 
 class EdgeContraction:
-    """The clusters of one graph, initially one per candidate. `is_possible` is False if loops
-    cannot be distinguished; then nothing is clustered.
+    """The clusters of one graph, initially one per candidate.
+
+    `is_possible` is False if loops cannot be distinguished; then nothing is clustered.
     """
 
     def __init__(self, graph: NodeGraph, order: list[int], candidates: list[int], options: MarkingOptions) -> None:
@@ -134,7 +139,11 @@ class EdgeContraction:
     # --------------------------------------------------------------------------------------- phases
 
     def run(self) -> None:
-        """Contract what can be: shape consumers into what they measure, then all but the ends of steps and counters, then the rest."""
+        """Contract edges in three phases.
+
+        First shape consumers into their inputs; then all edges but those to ends of steps and from
+        counters; then the rest.
+        """
         self._each_edge(lambda _, to: self._is_shape_consumer(to))
         self._each_edge(lambda start, to: not self._is_sink_like(to) and not self._is_counter(start))
         self._each_edge(lambda _start, _to: True)
@@ -217,7 +226,7 @@ class EdgeContraction:
         )
 
     def objection(self, start: ClusterState, to: ClusterState) -> str:
-        """The first reason against contracting an edge, "" where there is none."""
+        """Return the first reason against contracting an edge, or ""."""
         failed = first_failing(self.conditions, (start, to))
         return "" if failed is None else self.conditions[failed].value((start, to))
 
@@ -226,7 +235,7 @@ class EdgeContraction:
         return asked(self.conditions, (start, to), to_the_end=True)
 
     def _known_cycle(self, pair: Pair) -> str:
-        """`_cycle`, searched for once: it is asked when contraction is over."""
+        """Return `_cycle`, cached: contraction is over when it is called."""
         key = (pair[0].node, pair[1].node)
         if key not in self._known_cycles:
             self._known_cycles[key] = self._cycle(*pair)
@@ -285,7 +294,10 @@ class EdgeContraction:
         return "the new cluster would break resource variable semantics" if broken else ""
 
     def resource_conflicts(self, start: ClusterState, to: ClusterState) -> list[str]:
-        """`[w: AssignVariableOp(Write)] -> [r: ReadVariableOp(Read)]` for each pair of operations that keeps two clusters apart."""
+        """List pairs of resource operations that keep two clusters apart.
+
+        `[w: AssignVariableOp(Write)] -> [r: ReadVariableOp(Read)]`
+        """
         pairs = [
             (a, b) for a in sorted(start.resources) for b in sorted(to.resources & self.unsafe.get(a, frozenset()))
         ]
@@ -330,7 +342,7 @@ class EdgeContraction:
         return f"<{self._frame_or_name(cluster.node)}{others} #{cluster.node}>"
 
     def label(self, node: int) -> str:
-        """A node of the cycle graph as views name it: the cluster it stands for, the loop, or the node."""
+        """Return the name of a cycle graph's node in views: a cluster, a loop, or a node."""
         cluster = self.cluster_at(node)
         return self._frame_or_name(node) if cluster is None else self.show(cluster)
 
@@ -343,6 +355,6 @@ class EdgeContraction:
 
 
 def _is_always_compiled(op: Operation) -> bool:
-    """Operations on resources of devices that compile everything are never kept apart: they could not run otherwise."""
+    """Whether a resource operation's device compiles everything; these are never kept apart."""
     registration = compilation_device(device_of(op))
     return registration is None or registration.compiles_everything

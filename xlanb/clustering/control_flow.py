@@ -1,4 +1,4 @@
-"""The loop that each node is in (TensorFlow's core/graph/control_flow.cc), and the order without cycles that clustering reckons with."""
+"""The loop of each node (core/graph/control_flow.cc), and the acyclic order for clustering."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from xlanb.errors import GraphValueError
 
 @dataclass(frozen=True, slots=True)
 class ControlFlowFrame:
-    """Where a node is: the Enter node of its loop (SOURCE outside of loops), the Enter of the loop around, the frame's name."""
+    """A node's loop: its Enter node (SOURCE outside of loops), the outer loop's Enter, and its
+    name.
+    """
 
     enter: int = SOURCE
     parent: int = SOURCE
@@ -20,10 +22,11 @@ class ControlFlowFrame:
 
 
 def control_flow_info(graph: NodeGraph) -> list[ControlFlowFrame]:
-    """The frame of every node, by id.
+    """Return the frame of every node, by id.
 
     Raises:
-        GraphValueError: a node reads from two loops at once, an Enter has no frame, or a node cannot be reached.
+        GraphValueError: a node reads from two loops at once, an Enter has no frame, or a node is
+            unreachable.
     """
     found: list[ControlFlowFrame | None] = [None] * len(graph)
     found[SOURCE] = found[SINK] = ControlFlowFrame()
@@ -87,10 +90,10 @@ def root_frame(node: int, frames: list[ControlFlowFrame]) -> str:
 def cycle_detection_graph(
     graph: NodeGraph, frames: list[ControlFlowFrame]
 ) -> tuple[GraphCycles, dict[int, str]] | None:
-    """The graph in which contraction looks for cycles, and the names of nodes added to it; None if
-    loops cannot be distinguished.
+    """Return the graph in which contraction looks for cycles, and the names of added nodes.
 
-    Each loop is one node seen from outside (edges to Enter and from Exit are tied to it), and is cut open inside (edges from NextIteration are left out).
+    None if loops cannot be distinguished. From outside each loop is one node (with the edges to
+    Enter and from Exit); inside it is cut open (edges from NextIteration are left out).
 
     Raises:
         GraphValueError: a cycle without loop operators; the message names its nodes.

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """One tensor on its way into or out of a cluster.
+    """A tensor that enters or leaves a cluster.
 
-    `source` and `target` are clusters, or nodes outside of clusters; `output` and `parameter` number the tensor there (-1: a control edge). `tensor` is its name in the graph
-    before, `type` reads "f32[8,3]". `kind` is "data", "constant" (its value must be known when compiling), "resource" (a variable's handle) or "control".
+    `source` and `target` are clusters, or nodes outside of clusters; `output` and `parameter`
+    number the tensor there (-1: a control edge). `tensor` is its name in the original graph, `type`
+    reads "f32[8,3]". `kind` is "data", "constant" (a compile-time constant), "resource" (a
+    variable's handle) or "control".
     """
 
     source: str
@@ -52,11 +54,11 @@ class Dataflow(Displayable):
         return tuple(f for f in self.flows if f.source in inside and f.target in inside)
 
     def into(self, name: str) -> tuple[Flow, ...]:
-        """What a cluster, or a node, takes."""
+        """Return the flows into a cluster or node."""
         return tuple(f for f in self.flows if f.target == name)
 
     def out_of(self, name: str) -> tuple[Flow, ...]:
-        """What a cluster, or a node, gives."""
+        """Return the flows out of a cluster or node."""
         return tuple(f for f in self.flows if f.source == name)
 
     def table(self) -> pd.DataFrame:
@@ -69,7 +71,7 @@ class Dataflow(Displayable):
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """What a notebook shows."""
+        """Return the tables for a notebook."""
         return (("Data flow into, out of and between clusters", self.table()),)
 
     def __str__(self) -> str:

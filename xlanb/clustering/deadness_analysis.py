@@ -1,7 +1,9 @@
-"""When each output is alive, as a formula (TensorFlow's deadness_analysis.cc): nodes of one cluster must all be alive at the same time.
+"""TensorFlow's deadness_analysis.cc: when each output is alive, as a formula.
 
-Switch makes one output dead and Merge passes what is alive. In a loop the Merge at its head stands for a symbol at first; where what comes back is that symbol and a condition, the head
-is the recurrence {start,&,condition}. First all heads of a frame are taken to live alike; if that does not come out, each for itself.
+The nodes of one cluster must all be alive at the same time. Switch makes one output dead and Merge
+forwards the live input. In a loop, the Merge at its head is a symbol at first; if the back edge is
+that symbol and a condition, the head is the recurrence {start,&,condition}. First all heads of a
+frame are assumed to be alive together; if that is inconsistent, each is analyzed alone.
 """
 
 from __future__ import annotations
@@ -123,7 +125,9 @@ class DeadnessAnalysis:
     # ------------------------------------------------------------------------------------- formulas
 
     def _populate(self, nodes: Sequence[int], *, optimistic: bool) -> bool:
-        """Formulas of one part; False, and nothing known of it, where the optimistic guess fails."""
+        """Compute the formulas of one part; False, with no results, if the optimistic guess
+        fails.
+        """
         graph = self._graph
         again: set[int] = set()
         for node in nodes:

@@ -1,4 +1,8 @@
-"""Devices of nodes and clusters: full names, what XLA does on each kind, and the device of several (TensorFlow's device_util.cc)."""
+"""Devices of nodes and clusters: full names, XLA's policy per kind, and the device of several
+nodes.
+
+Source: TensorFlow's device_util.cc.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,11 @@ IF_ASKED, IF_ENABLED, ALWAYS = "if explicitly requested", "if enabled globally",
 
 @dataclass(frozen=True, slots=True)
 class CompilationDevice:
-    """What XLA does for a kind of device: `jit_device` has the kernels, `policy` says when nodes are compiled unasked.
+    """XLA's registration for a kind of device.
 
-    `compiles_everything`: random numbers with state, assertions, variants, stacks, arrays and slow operations too.
+    `jit_device` has the kernels, `policy` says when nodes are compiled by default.
+    `compiles_everything`: stateful random numbers, assertions, variants, stacks, arrays and slow
+    operations too.
     """
 
     jit_device: str
@@ -34,7 +40,11 @@ _COMPILATION_DEVICES = {
 
 @lru_cache(maxsize=1024)
 def full_device_name(name: str) -> str:
-    """What the placer makes of a request: parts that are not stated are those of the local CPU. Raises GraphValueError for a malformed name."""
+    """Complete a device name as the placer does, with the local CPU's parts.
+
+    Raises:
+        GraphValueError: a malformed name.
+    """
     parts = {"job": "localhost", "replica": "0", "task": "0", "device": "CPU:0", **parse_device(name)}
     return f"/job:{parts['job']}/replica:{parts['replica']}/task:{parts['task']}/device:{parts['device'].replace('*', '0')}"
 

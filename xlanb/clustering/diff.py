@@ -20,10 +20,11 @@ _SHOWN = 12  # groups of changes in the text, and names in a group; the table ha
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """One node: its clusters before and after (None: in none), why it was or is in none, and what became of it.
+    """One node: its clusters before and after (None: in none), the reasons, and its change.
 
-    `change` is "same", "entered" or "left" a cluster, "moved" to a cluster other than the one that most of its companions came into, or "added" / "gone" where only one of the
-    two graphs has the node.
+    `change` is "same", "entered" or "left" a cluster, "moved" to a cluster other than the one that
+    most of its companions came into, or "added" / "gone" if only one of the two graphs has the
+    node.
     """
 
     node: str
@@ -37,7 +38,7 @@ class NodeChange:
 
 @dataclass(frozen=True)
 class ClusterSide:
-    """What a difference needs of one clustering."""
+    """One clustering's part of a difference."""
 
     cluster_of: Mapping[str, str | None]
     ops: Mapping[str, str]
@@ -45,7 +46,11 @@ class ClusterSide:
 
 
 class ClusteringDiff(Displayable):
-    """Two clusterings node by node. `nodes` has all nodes, `changes` those that differ, `became` the heir of each cluster before (None: dissolved)."""
+    """The difference of two clusterings, node by node.
+
+    `nodes` has all nodes, `changes` those that differ, `became` the successor of each old cluster
+    (None: dissolved).
+    """
 
     def __init__(self, before: ClusterSide, after: ClusterSide) -> None:
         self.before = before
@@ -71,7 +76,9 @@ class ClusteringDiff(Displayable):
 
     @property
     def changes(self) -> tuple[NodeChange, ...]:
-        """The nodes that are not where they were, and those whose reason to stay out is another in kind (figures in it do not count)."""
+        """The nodes whose cluster changed, or whose reason to be outside changed (except for
+        numbers).
+        """
         return tuple(n for n in self.nodes if n.change != SAME or _kind(n.reason_before) != _kind(n.reason_after))
 
     @property
@@ -81,7 +88,7 @@ class ClusteringDiff(Displayable):
 
     @property
     def change_of(self) -> dict[str, str]:
-        """Node -> what became of it: what a picture colours by."""
+        """Node -> change, which colours the picture."""
         return {n.node: n.change for n in self.nodes}
 
     def table(self) -> pd.DataFrame:
@@ -90,7 +97,9 @@ class ClusteringDiff(Displayable):
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """What a notebook shows: the clusters before and what became of them, then the nodes that differ."""
+        """Return the tables for a notebook: the old clusters and their successors, then changed
+        nodes.
+        """
         sizes = [Counter(c for c in side.cluster_of.values() if c) for side in (self.before, self.after)]
         rows = [(old, sizes[0][old], new or "", sizes[1][new or ""]) for old, new in self.became.items()]
         rows += [("", 0, new, size) for new, size in sizes[1].items() if new not in self.became.values()]
@@ -99,7 +108,9 @@ class ClusteringDiff(Displayable):
 
     @property
     def headline(self) -> str:
-        """How many nodes stayed, entered, left, moved: what stands above the picture and the tables, which show the rest."""
+        """Count the nodes that stayed, entered, left and moved, for the line above picture and
+        tables.
+        """
         counts = Counter(n.change for n in self.nodes)
         return ", ".join(f"{count} {change}" for change, count in counts.items()) or "no nodes"
 
@@ -132,7 +143,10 @@ def _kind(reason: str) -> str:
 
 
 def _heirs(before: Mapping[str, str | None], after: Mapping[str, str | None]) -> dict[str, str | None]:
-    """For each cluster the one that most of its nodes are in afterwards; each is heir of one only, the largest share first."""
+    """Return for each old cluster the new one with most of its nodes.
+
+    Each new cluster succeeds only one, the one with the largest share.
+    """
     shares = Counter((old, after[name]) for name, old in before.items() if old and after.get(name))
     heirs: dict[str, str | None] = {old: None for old in before.values() if old}
     taken: set[str | None] = set()

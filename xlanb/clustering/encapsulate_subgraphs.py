@@ -1,4 +1,6 @@
-"""Each cluster becomes a function, and one node that calls it (TensorFlow's encapsulate_subgraphs_pass.cc)."""
+"""Replace each cluster by a function and a call node (TensorFlow's
+encapsulate_subgraphs_pass.cc).
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,9 @@ from xlanb.graph.tensor_shape import TensorShape
 class ClusterFunction:
     """A cluster as a function: its body with `_Arg` and `_Retval` nodes.
 
-    Arguments come as TensorFlow's launch ops take them: first those whose value must be known when compiling, then tensors, then handles of variables. `sources` are the names
-    of the tensors that they stand for, `result_sources` those of the results, `device` is where the cluster runs.
+    Arguments are in the order of TensorFlow's launch ops: compile-time constants, then tensors,
+    then handles of variables. `sources` are the names of their tensors in the graph,
+    `result_sources` those of the results, `device` is where the cluster runs.
     """
 
     name: str
@@ -55,7 +58,9 @@ class ClusterFunction:
 
 @dataclass(frozen=True)
 class Encapsulated:
-    """The graph with a call node per cluster, the functions by name, and where each result of a cluster is now, by its old name."""
+    """The graph with a call node per cluster, the functions by name, and results by their old
+    names.
+    """
 
     graph: Graph
     functions: dict[str, ClusterFunction]
@@ -63,7 +68,7 @@ class Encapsulated:
 
 
 def encapsulate_subgraphs(marked: Graph) -> Encapsulated:
-    """Replace the nodes of each cluster by one call node; the marked graph itself stays as it was."""
+    """Copy a marked graph with the nodes of each cluster replaced by one call node."""
     graph = marked.copy()
     order = {op: i for i, op in enumerate(graph.topological_order())}
     clusters: dict[str, list[Operation]] = {}
@@ -100,7 +105,9 @@ def related_to_references(graph: Graph) -> set[Operation]:
 
 
 def _borders(graph: Graph) -> dict[str, tuple[list[Tensor], list[Tensor]]]:
-    """For each cluster the tensors that come in from outside, and those that are read outside, in the order of the graph's edges."""
+    """Return each cluster's incoming tensors and those read outside, in the order of the graph's
+    edges.
+    """
     nodes = NodeGraph(graph)
     cluster_of = [op.attrs.get(CLUSTER) if op is not None else None for op in nodes.ops]
     inputs: dict[str, dict[Tensor, None]] = {c: {} for c in cluster_of if c}

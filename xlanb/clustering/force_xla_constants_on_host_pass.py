@@ -1,4 +1,7 @@
-"""Arguments that must be constant are kept in host memory, for calls that ask to be compiled (TensorFlow's force_xla_constants_on_host_pass.cc)."""
+"""Keep arguments that must be constant in host memory, for calls that request compilation.
+
+Source: TensorFlow's force_xla_constants_on_host_pass.cc.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from xlanb.tf2xla.const_analysis import constant_arguments
 
 
 def force_xla_constants_on_host(graph: Graph) -> Graph:
-    """A copy in which such calls bear `_input_hostmem`; the graph itself where there is none."""
+    """Copy a graph with `_input_hostmem` on such calls; return the graph itself if there are
+    none.
+    """
     if not any(op.attrs.get(MUST_COMPILE) is True for op in graph):
         return graph
     copy = graph.copy()

@@ -1,6 +1,7 @@
-"""A directed graph that stays free of cycles while nodes are merged (Pearce and Kelly's dynamic topological order; XLA's graphcycles).
+"""A directed graph that stays acyclic while nodes are merged (XLA's graphcycles).
 
-Each node has a rank such that every edge goes up. Whether a merge would close a cycle is then a search among ranks between the two nodes.
+Pearce and Kelly's dynamic topological order: each node has a rank, and every edge goes to a higher
+one. To find out whether a merge closes a cycle, only ranks between the two nodes are searched.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from collections.abc import Iterator
 
 
 class _OrderedSet:
-    """A set whose order depends on inserts and erasures alone: an erased element's place is taken by the last one, as in XLA.
+    """A set whose order depends only on inserts and erasures: the last element replaces an erased
+    one.
 
-    Which of two edges is contracted first follows from this order, so it must be the very same.
+    XLA's set does the same. The order decides which of two edges is contracted first, so it must be
+    identical.
     """
 
     __slots__ = ("index", "items")
@@ -36,7 +39,9 @@ class _OrderedSet:
 
 
 class GraphCycles:
-    """Nodes 0..n-1 with edges; `contract_edge` merges two neighbours unless that would close a cycle."""
+    """Nodes 0..n-1 with edges; `contract_edge` merges two neighbours unless that would close a
+    cycle.
+    """
 
     def __init__(self, count: int) -> None:
         self._rank = list(range(count))
@@ -64,7 +69,7 @@ class GraphCycles:
         return b in self._out[a].index
 
     def insert_edge(self, a: int, b: int) -> bool:
-        """Add an edge; False, and nothing changed, where it would close a cycle."""
+        """Add an edge; return False, and change nothing, if it would close a cycle."""
         if a == b:
             return False
         if not self._out[a].insert(b):
@@ -85,7 +90,7 @@ class GraphCycles:
         self._in[b].erase(a)
 
     def path(self, a: int, b: int, *, avoiding_edge: bool = False) -> list[int] | None:
-        """Some path from a to b, None if there is none; with `avoiding_edge`, other than the edge itself."""
+        """Return a path from a to b, or None; with `avoiding_edge`, other than the edge itself."""
         came: dict[int, int] = {a: a}
         stack = [a]
         while stack:
@@ -100,9 +105,9 @@ class GraphCycles:
         return None
 
     def contract_edge(self, a: int, b: int) -> int | None:
-        """Merge two nodes across their edge: which of them now stands for both; None, and no edge changed, where another path joins them.
+        """Merge two nodes across their edge, and return the remaining one, which had more edges.
 
-        The one with fewer edges goes.
+        Returns None, and changes nothing, if another path joins them.
         """
         self.remove_edge(a, b)
         if self._rank[a] < self._rank[b] and self._forward(a, self._rank[b]) is None:
@@ -132,7 +137,9 @@ class GraphCycles:
         return len(self._in[node].items) + len(self._out[node].items)
 
     def _forward(self, start: int, upper: int) -> list[int] | None:
-        """Nodes reached from `start` below rank `upper`; None where the node of that rank is reached."""
+        """Return nodes reachable from `start` below rank `upper`; None if the node of that rank
+        is.
+        """
         seen = {start: None}
         stack = [start]
         while stack:

@@ -1,6 +1,8 @@
-"""Slices from a place that varies, of a size that is fixed, are compiled once for all places (TensorFlow's increase_dynamism_for_auto_jit_pass.cc).
+"""Compile slices of fixed size at a variable position once for all positions.
 
-Slice(x, begin, size=[2, -1])   =>   Slice(x, begin, [2, shape(x)[1] - begin[1]]) of which `size` alone must be constant
+Slice(x, begin, size=[2, -1])   =>   Slice(x, begin, [2, shape(x)[1] - begin[1]])
+
+Only the new `size` must be constant. Source: TensorFlow's increase_dynamism_for_auto_jit_pass.cc.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ _INT64 = as_dtype("int64")
 
 
 def increase_dynamism_for_auto_jit(graph: Graph) -> Graph:
-    """A copy with such slices rewritten; the graph itself where there is none."""
+    """Copy a graph with such slices rewritten; return the graph itself if there are none."""
     if not any(_is_rewritable(op) for op in graph):
         return graph
     copy = graph.copy()
@@ -38,7 +40,7 @@ def _is_rewritable(op: Operation) -> bool:
 
 
 class _Builder:
-    """Makes nodes under `<slice>/static_shaped_slice/`, in the slice's cluster and on its device."""
+    """Make nodes under `<slice>/static_shaped_slice/`, in the slice's cluster and on its device."""
 
     def __init__(self, op: Operation) -> None:
         self.op = op
@@ -95,7 +97,7 @@ def _rewrite(op: Operation) -> None:
 
 
 def _sizes(build: _Builder, source: Tensor, begin: Tensor, sizes: Sequence[int]) -> Tensor:
-    """The size with -1 filled in: what is left of the dimension."""
+    """Replace -1 in the size by the rest of the dimension."""
     shape = build.node("Shape", "input_shape", [source], T=source.dtype.base_dtype, out_type=_INT64)
     parts = []
     for index, size in enumerate(sizes):

@@ -1,6 +1,8 @@
-"""Logical formulas that say when a tensor is alive: Symbol, And, Or, Not and AndRecurrence, simplified as they are made (TensorFlow's deadness analysis).
+"""Formulas of when a tensor is alive: Symbol, And, Or, Not and AndRecurrence, simplified.
 
-Equal formulas are the same object where the simplifications find out; printed as TensorFlow prints them: `(*p:0 & ~*q:0)`, `{#true,&,*while/LoopCond:0}<while_context>`.
+As in TensorFlow's deadness analysis. Equal formulas are the same object as far as the
+simplifications find out. They are printed as in TensorFlow: `(*p:0 & ~*q:0)`,
+`{#true,&,*while/LoopCond:0}<while_context>`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ _DEEPEST = 8  # beyond, formulas are taken as they are: simplification is expone
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Liveness:
-    """One formula; made by a LivenessFactory only. `number` grows with each one made and orders operands."""
+    """One formula, made by a LivenessFactory. `number` is its serial number and orders operands."""
 
     number: int
     kind: str
@@ -45,7 +47,11 @@ class Liveness:
 
 
 class LivenessFactory:
-    """Makes formulas, simplifying: nested And in And, `p & ~p`, De Morgan, common factors, `~step & {start,&,step}`."""
+    """Make formulas, simplifying: nested And in And, `p & ~p`, De Morgan, common factors,
+    recurrences.
+
+    The last: `~step & {start,&,step}`.
+    """
 
     def __init__(self) -> None:
         self._made: dict[object, Liveness] = {}
@@ -75,7 +81,7 @@ class LivenessFactory:
         return self._and_or(tuple(operands), OR)
 
     def recurrence(self, start: Liveness, step: Liveness, frames: Iterable[str]) -> Liveness:
-        """Alive in the first round if `start`, in each further one if `step` held in all rounds before."""
+        """Alive in iteration 1 if `start`, in later ones if `step` held in all previous ones."""
         text = ";".join(frames)
         return self._intern((AND_RECURRENCE, start, step, text), AND_RECURRENCE, (start, step), text)
 

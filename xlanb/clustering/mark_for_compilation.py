@@ -1,7 +1,9 @@
 """Form clusters of nodes to compile together (TensorFlow's mark_for_compilation_pass.cc).
 
-Every node that can be compiled starts as a cluster of its own. Edges between clusters are contracted, consumers first, in three phases, as long as the conditions on the two
-clusters hold and no cycle arises: a cycle would be two clusters that wait for each other. Clusters below the minimum size are dropped.
+Every node that can be compiled starts as a cluster of its own. Edges between clusters are
+contracted, consumers first, in three phases, as long as the conditions on the two clusters hold and
+there is no cycle, in which two clusters would wait for each other. Clusters below the minimum size
+are dropped.
 """
 
 from __future__ import annotations
@@ -29,13 +31,14 @@ REASON = "_xla_why_not"
 
 
 class Marking:
-    """The outcome: `cluster_of` every node (None: not compiled), and `reasons` of those that stay out.
+    """The result: `cluster_of` every node (None: not compiled), and `reasons` of nodes outside.
 
     Attributes:
-        graph: the marked copy; nodes bear `_XlaCluster` or the reason why not.
+        graph: the marked copy; nodes have `_XlaCluster` or the reason why not.
         cluster_of: cluster by node, in the order of the graph.
-        reasons: TensorFlow's words for each node that stays out.
-        candidates, contraction: the state in which the pass ended, for explanations; None where the graph had been clustered before.
+        reasons: TensorFlow's text for each node outside of clusters.
+        candidates, contraction: the pass's final state, for explanations; None if the graph had
+        been clustered before.
     """
 
     def __init__(self, graph: Graph, options: MarkingOptions, numbers: Iterator[int]) -> None:
@@ -113,7 +116,7 @@ class Marking:
 
     @cached_property
     def refusals(self) -> dict[tuple[str, str], str]:
-        """For each edge between nodes of two clusters, as they are in the end, why they were not merged."""
+        """For each edge between nodes of two final clusters, why they were not merged."""
         contraction = self.contraction
         if contraction is None:
             return {}
@@ -138,13 +141,15 @@ def mark_for_compilation(
     only_lowered: bool = True,
     numbers: Iterator[int] | None = None,
 ) -> Marking:
-    """Mark a copy of `graph`: its nodes bear `_XlaCluster`, or the reason why not.
+    """Mark a copy of `graph`: its nodes get `_XlaCluster`, or the reason why not.
 
-    By default as for a session that runs with JIT on: what xlanb cannot lower stays out (`only_lowered`), whatever TensorFlow would do. Clusters have the next of
-    `numbers`, by default from 0: TensorFlow counts on from graph to graph, as a session does here.
+    By default as in a session with JIT on, where nodes that xlanb cannot lower stay outside
+    (`only_lowered`), unlike in TensorFlow. Clusters are numbered from `numbers`, by default from 0;
+    TensorFlow, and a session here, continue the numbers from graph to graph.
 
     Raises:
-        GraphError: the graph has a cycle, or a malformed loop, or a node a `_XlaCluster` that is no text.
+        GraphError: the graph has a cycle, or a malformed loop, or a node's `_XlaCluster` is not a
+            text.
         FlagError: a flag names an op type that XLA does not know.
     """
     for op in graph:
@@ -174,7 +179,7 @@ def _is_lonely_fill(op: Operation, cluster: ClusterState, contraction: EdgeContr
 
 
 def note(op: Operation, **attrs: object) -> None:
-    """Set attributes that tell of clusters; unlike others they leave all shapes as they are."""
+    """Set attributes about clusters, which leave all shapes valid."""
     op.attrs.update(attrs)
     op.graph.touch()
 

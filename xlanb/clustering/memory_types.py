@@ -1,4 +1,4 @@
-"""Which inputs and outputs of op types live in host memory by their CPU kernels (HostMemory in TensorFlow's kernel registrations, 2.21)."""
+"""Inputs and outputs of op types in host memory, by HostMemory in TensorFlow 2.21's CPU kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A TensorFlow graph by numbers: nodes with ids, edges in order, and the source and sink that TensorFlow's passes reckon with."""
+"""A TensorFlow graph with numbered nodes, ordered edges, and TensorFlow's source and sink."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ CONSTANT = frozenset({"Const", "HostConst"})
 
 
 class Edge(NamedTuple):
-    """From output `port` of node `src` to input `slot` of node `dst`; both are CONTROL for a control edge."""
+    """Edge from output `port` of node `src` to input `slot` of `dst`; a control edge has CONTROL in
+    both.
+    """
 
     src: int
     port: int
@@ -32,12 +34,14 @@ class Edge(NamedTuple):
 
 
 class NodeGraph:
-    """Ids and edges of a graph: 0 is the source, 1 the sink, then the operations in the graph's order.
+    """Ids and edges of a graph: 0 is the source, 1 the sink, then the operations in the graph's
+    order.
 
     Attributes:
         ops: operation by id; None for source and sink.
         ids: id by operation.
-        edges: all edges in the order in which TensorFlow would have made them; then those of source and sink, which hold what else would hang in the air.
+        edges: all edges in the order in which TensorFlow would make them; then those from the
+            source and to the sink, for nodes without other edges.
         in_edges, out_edges: edges by id of node.
     """
 
@@ -62,7 +66,9 @@ class NodeGraph:
                 self._add(Edge(node, CONTROL, SINK, CONTROL))
 
     def _when_added(self, edge: Edge) -> int:
-        """An edge comes with its later node (a fed argument, an inlined call); but a clone takes the place of its constant."""
+        """Return the position of an edge: its later node's, but for a constant's clone the
+        constant's user's.
+        """
         is_clone = self.is_(edge.src, CONSTANT) and "/clone_" in self.name(edge.src)
         return edge.dst if is_clone else max(edge.src, edge.dst)
 
@@ -97,7 +103,7 @@ class NodeGraph:
 
 
 def known_dims(tensor: Tensor) -> tuple[int | None, ...] | None:
-    """The static shape; None where the rank is unknown, or the inputs of the operation do not fit it."""
+    """Return the static shape; None if the rank is unknown, or shape inference fails."""
     try:
         return tensor.shape.as_tuple()
     except GraphError:

@@ -1,4 +1,7 @@
-"""The short names that --tf_xla_ops_to_cluster takes: FUSIBLE for all of them, or one of PW, RED, BN, ..., or op types (mark_for_compilation_pass.cc)."""
+"""The op lists of --tf_xla_ops_to_cluster: FUSIBLE, or PW, RED, BN, ..., or op types.
+
+Source: mark_for_compilation_pass.cc.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +38,11 @@ SHORTCUTS: dict[str, str] = {
 
 
 def listed_ops(flags: DebugOptions) -> frozenset[str]:
-    """The op types that may be clustered; empty where all may.
+    """Return the op types that may be clustered; empty if all may.
 
     Raises:
-        FlagError: --tf_xla_ops_to_cluster or --tf_xla_cluster_exclude_ops names what XLA does not know.
+        FlagError: --tf_xla_ops_to_cluster or --tf_xla_cluster_exclude_ops has an op type unknown to
+            XLA.
     """
     excluded = [op for op in flags.tf_xla_cluster_exclude_ops if op != "Where"]
     if excluded:

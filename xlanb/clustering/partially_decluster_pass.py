@@ -1,8 +1,11 @@
-"""Nodes that are better off outside of their cluster leave it again (TensorFlow's partially_decluster_pass.cc).
+"""Move nodes out of clusters where that is cheaper (TensorFlow's partially_decluster_pass.cc).
 
-- what is read on the host outside, and would have to come back from the device, is computed outside as well;
-- what must be constant and comes first in its cluster is computed outside: then its value, not its inputs, decides whether to compile anew;
-- Shape, Size and Rank that come first in their cluster are not worth handing over a tensor for.
+- A value that is read in host memory outside the cluster is computed outside, to avoid a copy from
+  the device.
+- A compile-time constant at the start of its cluster is computed outside: then its value, not its
+  inputs, decides whether to compile anew.
+- Shape, Size and Rank at the start of their cluster are computed outside, so that the tensor need
+  not enter it.
 """
 
 from __future__ import annotations
@@ -77,7 +80,9 @@ def _reduce_device_to_host_copies(graph: Graph, reasons: dict[str, str]) -> None
 
 
 def _is_wanted_on_host(op: Operation, leaving: dict[Operation, None]) -> bool:
-    """Whether a node outside of the cluster reads an output in host memory as such; readers that are about to leave count as outside."""
+    """Whether a node outside the cluster reads an output in host memory; leaving nodes count as
+    outside.
+    """
     for port, tensor in enumerate(op.outputs):
         if not tensor.uses or not is_host_output(op, port):
             continue

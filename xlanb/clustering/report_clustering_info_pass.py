@@ -1,4 +1,7 @@
-"""How much of a graph came into clusters, and which ops did not (TensorFlow's report_clustering_info_pass.cc, XlaAutoClusteringSummary)."""
+"""Summarize clustering: the nodes inside clusters, and the op types outside.
+
+Source: TensorFlow's report_clustering_info_pass.cc, XlaAutoClusteringSummary.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ class ClusterSummary:
 
 @dataclass(frozen=True)
 class AutoClusteringSummary:
-    """The whole graph: nodes inside and outside of clusters, the clusters by name, op types outside."""
+    """The whole graph: numbers of nodes inside and outside of clusters, clusters, op types
+    outside.
+    """
 
     clustered_node_count: int
     unclustered_node_count: int

@@ -1,7 +1,8 @@
-"""Pairs of operations on resources that one cluster may not hold (TensorFlow's resource_operation_safety_analysis.cc).
+"""Find pairs of resource operations that must not share a cluster.
 
-A cluster reads all variables when it begins and writes them when it ends. So a read may come before anything, and a write after anything; where a write (or a change) is followed
-by a read (or a change), the two must stay apart.
+A cluster reads all variables when it begins and writes them when it ends. So a read may precede
+anything, and a write may follow anything; but a read (or a change) that follows a write (or a
+change) must be in another cluster. Source: TensorFlow's resource_operation_safety_analysis.cc.
 """
 
 from __future__ import annotations
@@ -71,7 +72,10 @@ def describe_access(op: Operation) -> str:
 def incompatible_resource_operations(
     graph: NodeGraph, order: list[int], is_ignored: Callable[[Operation], bool]
 ) -> dict[int, frozenset[int]]:
-    """For each operation the later ones that it may not share a cluster with; `order` is topological."""
+    """Return for each operation the later ones that it must not share a cluster with.
+
+    `order` is topological.
+    """
     reaching: dict[int, frozenset[int]] = {}
     unsafe: dict[int, set[int]] = {}
     done = set()

@@ -1,7 +1,7 @@
-"""Op types with a kernel for XLA_CPU_JIT or XLA_GPU_JIT, and their element types, as TensorFlow's
-tf2xla registers them (2.21).
+"""Op types with a kernel for XLA_CPU_JIT or XLA_GPU_JIT, and their element types.
 
-A row is the constraints on attributes in brackets, then the op types they hold for. An element type is a short name or a set of TYPE_SETS.
+As tf2xla 2.21 registers them. A row has the constraints on attributes in brackets, then the op
+types that they hold for. An element type is a short name or a set of TYPE_SETS.
 """
 
 from __future__ import annotations
@@ -337,7 +337,7 @@ GPU_JIT = "XLA_GPU_JIT"
 NOT_ON_GPU: dict[str, dict[str, frozenset[str]]] = {
     op: {"T": frozenset({"s32"})} for op in ("Conv", "Conv2D", "Conv2DBackpropInput", "ExtractImagePatches")
 }
-"""Element types supported by kernels for XLA_CPU_JIT but not by those for XLA_GPU_JIT, by op type and attribute.
+"""Element types of XLA_CPU_JIT kernels that XLA_GPU_JIT lacks, by op type and attribute.
 
 tf2xla 2.21 registers the same 489 op types for both; this is the only difference.
 """
@@ -345,7 +345,9 @@ tf2xla 2.21 registers the same 489 op types for both; this is the only differenc
 
 @cache
 def _kernels(device: str = CPU_JIT) -> dict[str, tuple[dict[str, frozenset[str]], ...]]:
-    """For each op type the constraints of its kernels on a compilation device: attribute -> allowed short names."""
+    """Return the constraints of each op type's kernels on a device: attribute -> allowed short
+    names.
+    """
     if device == GPU_JIT:
         everywhere = _kernels()
         return {op: tuple(_on_gpu(NOT_ON_GPU.get(op, {}), k) for k in kernels) for op, kernels in everywhere.items()}
@@ -375,7 +377,10 @@ def kernel_types() -> list[str]:
 
 
 def kernel_constraints(op_type: str, device: str = CPU_JIT) -> dict[str, frozenset[str]] | None:
-    """The element types, by short name, that an op type's kernels for a compilation device take together, by attribute; None where it has no kernel."""
+    """Return the element types (short names) that an op type's kernels support, by attribute.
+
+    None if there is no kernel for the compilation device.
+    """
     found = _kernels(device).get(op_type)
     if found is None:
         return None
@@ -387,7 +392,9 @@ def kernel_constraints(op_type: str, device: str = CPU_JIT) -> dict[str, frozens
 
 
 def missing_kernel(op: Operation, device: str = CPU_JIT) -> str:
-    """Why no kernel of a compilation device fits a node, in TensorFlow's words; "" where one does."""
+    """Say why no kernel of a compilation device fits a node, in TensorFlow's words; "" if one
+    does.
+    """
     kernels = _kernels(device).get(op.type, ())
     if any(all(_allows(op, name, allowed) for name, allowed in kernel.items()) for kernel in kernels):
         return ""
