@@ -1,6 +1,8 @@
 """Clone small constants for each user, so that none ties two clusters together.
 
-TensorFlow's clone_constants_for_better_clustering.cc.   =>   c/clone_0 -> a, c -> b
+c -> {a, b}   =>   c/clone_0 -> a, c -> b
+
+Source: TensorFlow's clone_constants_for_better_clustering.cc.
 """
 
 from __future__ import annotations

@@ -499,7 +499,7 @@ def _with_overrides(request: Request) -> Graph:
     graph = request.graph.copy()
     for name, dims in request.shapes.items():
         graph.get_tensor_by_name(name).set_shape(dims)
-    # Without JIT a session heeds the scopes of the program, with it those that TensorFlow gives itself.
+    # A session without JIT uses the program's scopes, one with JIT those of TensorFlow's passes.
     scope = SCOPE if request.global_jit_level > 0 else "_XlaScope"
     for op in graph:
         for pattern, value in request.scopes.items():

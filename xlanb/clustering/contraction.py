@@ -113,7 +113,7 @@ class EdgeContraction:
         op = self.graph.op(node)
         device = device_of(op)
         touches = has_resource(op)
-        # A session with JIT heeds the scopes that TensorFlow sets itself, one without it those of the program.
+        # A session with JIT uses the scopes of TensorFlow's passes, one without the program's.
         scope = op.attrs.get("_XlaInternalScope" if self.options.global_jit_level > 0 else "_XlaScope")
         return ClusterState(
             node,

@@ -61,7 +61,7 @@ class NodeGraph:
         for op, node in self.ids.items():
             if not self.in_edges[node]:
                 self._add(Edge(SOURCE, CONTROL, node, CONTROL))
-            # Results are tied to _Retval nodes only after the ends of a graph have been tied to the sink.
+            # Edges to _Retval nodes are added after those from the graph's ends to the sink.
             if all(self.is_(e.dst, RESULT) for e in self.out_edges[node]) and not op.control_outputs:
                 self._add(Edge(node, CONTROL, SINK, CONTROL))
 

@@ -1,8 +1,8 @@
-"""Lower anything that JAX compiles to an HloModule, with the way to call it.
+"""Lower anything that JAX compiles to an HloModule, with its calling convention.
 
-A function that `jax.jit` takes, a `jax.jit` object, a `Lowered`, a `Compiled`, a `jax.export.Exported`
-or its serialized bytes, a closed jaxpr. JAX lowers it; JAX is imported only when such an object
-is given.
+That is a function that `jax.jit` takes, a `jax.jit` object, a `Lowered`, a `Compiled`, a
+`jax.export.Exported` or its serialized bytes, or a closed jaxpr. JAX does the lowering; it is
+imported only when such an object is given.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ def import_jax(name: str = "jax") -> ModuleType:
 
 
 def is_jax(x: Any) -> bool:
-    """Whether this is an object of JAX's own that holds a program: of `jax.jit`, `jax.export`, or a library that wraps them."""
+    """Whether this is a JAX object that holds a program.
+
+    JAX objects come from `jax.jit`, `jax.export`, or a library that wraps them.
+    """
     if "jax" not in sys.modules:
         return False
     if isinstance(x, bytes | bytearray):
@@ -60,7 +63,10 @@ def is_jax(x: Any) -> bool:
 
 
 def refers_to_jax(function: Any) -> bool:
-    """Whether a function is made by JAX or one of its libraries, or its own code names something of theirs: a module, a function, an array, an object of a class that is derived from one of theirs."""
+    """Whether JAX or one of its libraries made a function, or its code names anything of theirs.
+
+    That is a module, a function, an array, or an object whose class derives from one of theirs.
+    """
     if "jax" not in sys.modules:
         return False
     return _is_made_by_jax(function) or bool(packages_named_in(function) & _PACKAGES)
@@ -99,13 +105,19 @@ _PACKAGES = {
 
 
 def _is_made_by_jax(function: Any) -> bool:
-    """Whether it is what a transformation of JAX or one of its libraries gives, as `jax.grad` does: that bears the name and module of the function within."""
+    """Whether a JAX transformation such as `jax.grad` made the function.
+
+    Such a function has the name and module of the inner function.
+    """
     scope = getattr(function, "__globals__", {})
     return str(scope.get("__name__", "")).partition(".")[0] in _PACKAGES
 
 
 def _modules(value: Any) -> set[str]:
-    """The name of a module, the module of a function or class, and of the classes that an object's class is derived from: a `jax.jit` object bears the module of its function."""
+    """Return the names of the modules of a value and of its class's bases.
+
+    A `jax.jit` object has the module of its function.
+    """
     names = (
         [value.__name__]
         if isinstance(value, ModuleType)
@@ -115,7 +127,7 @@ def _modules(value: Any) -> set[str]:
 
 
 def _named_in(function: Any) -> list[Any]:
-    """The values of the global and closed-over names that a function's code uses, and the object that a method is of."""
+    """Return the values of a function's global and closed-over names, and a method's object."""
     function = inspect.unwrap(function) if callable(function) else function
     if isinstance(function, functools.partial):
         function = function.func
@@ -143,17 +155,20 @@ def _is_filled(cell: Any) -> bool:
 
 @filtered_traceback()
 def from_jax(x: Any, /, *args: Any, **named: Any) -> HloModule:
-    """The HLO of what comes from JAX, as JAX hands it to XLA, before any pass.
+    """Return the HLO of a JAX program as JAX passes it to XLA, before any pass.
 
-    `x` is a function or a `jax.jit` object with example arguments, a `Lowered`, a `Compiled` (then it is the HLO after XLA's passes), a `jax.export.Exported` or its serialized bytes,
-    a closed jaxpr, or StableHLO text or bytecode. The module takes flat arrays, one for each array that the function uses, and gives flat arrays.
+    `x` is a function or a `jax.jit` object with example arguments, a `Lowered`, a `Compiled` (then
+    it is the HLO after XLA's passes), a `jax.export.Exported` or its serialized bytes, a closed
+    jaxpr, or StableHLO text or bytecode. The module takes flat arrays, one for each array that the
+    function uses, and returns flat arrays.
 
-    Python functions that it calls (jax.pure_callback, io_callback, jax.debug.print) come with the module, as its `host_callbacks`. The tokens that JAX hands from call to call to keep
-    effects in order are no parameters and no results here.
+    Python functions that it calls (jax.pure_callback, io_callback, jax.debug.print) are the
+    module's `host_callbacks`. The tokens with which JAX orders effects between calls are not
+    parameters or results here.
 
     Raises:
         MissingPeerError: JAX is not installed.
-        XlanbError: `x` is none of these, or JAX refuses it.
+        XlanbError: `x` is none of these, or JAX rejects it.
     """
     module = jax_module(x, *args, **named)
     module.calling = None
@@ -161,11 +176,11 @@ def from_jax(x: Any, /, *args: Any, **named: Any) -> HloModule:
 
 
 def jax_module(x: Any, /, *args: Any, **named: Any) -> HloModule:
-    """The module of `from_jax`, with the function's own calling convention (`module.calling`) where there is a function.
+    """Return the module of `from_jax`, with a function's calling convention in `module.calling`.
 
     Raises:
         MissingPeerError: JAX is not installed.
-        XlanbError: `x` is nothing that JAX compiles, or JAX refuses it.
+        XlanbError: JAX cannot compile `x`, or rejects it.
     """
     if isinstance(x, str):
         return _of_stablehlo(x)
@@ -192,11 +207,11 @@ def jax_module(x: Any, /, *args: Any, **named: Any) -> HloModule:
 
 
 def _lowered(jitted: Any, function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """The `Lowered` of a `jax.jit` object that is made of a function.
+    """Return the `Lowered` of a `jax.jit` object of a function.
 
     Raises:
-        ArgumentTypeError: the arguments do not fit the function's signature.
-        Exception: what the function raises, or JAX because of it.
+        ArgumentTypeError: the arguments do not match the function's signature.
+        Exception: any that the function raises, or JAX because of it.
     """
     try:
         return jitted.lower(*args, **named)
@@ -213,11 +228,13 @@ def _lowered(jitted: Any, function: Any, args: tuple[Any, ...], named: dict[str,
 def lowered_for(
     platform: str, function: Any, body: Any, args: tuple[Any, ...], named: dict[str, Any], out_shardings: Any = None
 ) -> Any:
-    """The `Lowered` of a function for a platform that need not be here ("cuda", "tpu"); `body` is its part whose arguments and results are arrays.
+    """Return the `Lowered` of a function for an absent platform ("cuda", "tpu").
+
+    `body` is its part whose arguments and results are arrays.
 
     Raises:
-        ArgumentTypeError: the arguments do not fit the function's signature.
-        Exception: what the function raises, or JAX because of it.
+        ArgumentTypeError: the arguments do not match the function's signature.
+        Exception: any that the function raises, or JAX because of it.
     """
     jax = import_jax()
     import_jax("jax.extend.source_info_util").register_exclusion(_PACKAGE)
@@ -254,7 +271,11 @@ def has_static_arguments(function: Any) -> bool:
 def static_arguments(
     function: Any, args: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[Call, list[tuple[int | str, Any]]]:
-    """The arguments of a call without those that a `jax.jit` object has for static, and these with their numbers or names."""
+    """Split a call's arguments into those that are traced and the static ones of a `jax.jit`
+    object.
+
+    The static ones come with their numbers or names.
+    """
     if not has_static_arguments(function):
         return (args, named), []
     info = function._jit_info  # noqa: SLF001 - JAX gives it no public name
@@ -267,7 +288,9 @@ def static_arguments(
 
 
 def without_static(jitted: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Call:
-    """The arguments of a call of a `jax.jit` object that are arrays, as JAX's own compiled functions take them."""
+    """Return the array arguments of a call of a `jax.jit` object, as JAX's compiled functions take
+    them.
+    """
     return static_arguments(jitted, args, named)[0]
 
 
@@ -301,7 +324,11 @@ _PUBLIC_SETTINGS = (
 
 @functools.cache
 def _context_reader() -> tuple[Callable[[], tuple[Any, ...]], tuple[str, ...]]:
-    """What reads the settings, and their names: JAX's own, by which `jax.jit` keeps its code, or the public ones where a version has no such function."""
+    """Return a function that reads JAX's settings, and the settings' names.
+
+    They are JAX's own, which are part of the cache key of `jax.jit`, or the public ones if a
+    version lacks that function.
+    """
     config = import_jax("jax._src.config")
     read, names = getattr(config, "trace_context", None), getattr(config, "trace_context_names", None)
     if read is not None and names is not None:
@@ -323,7 +350,7 @@ def _tree_flatten() -> Callable[[Any], tuple[list[Any], Any]]:
 
 
 def is_traced(value: Any) -> bool:
-    """Whether a leaf stands for an array inside of `jax.jit`, `jax.grad` and the like."""
+    """Whether a leaf is a tracer of `jax.jit`, `jax.grad` and the like."""
     return isinstance(value, import_jax().core.Tracer)
 
 
@@ -350,7 +377,10 @@ def _is_closed_jaxpr(x: Any) -> bool:
 def _of_stage(
     stage: Any, prepare: Callable[..., Any] | None = None, call: PreparedFunction | None = None, *, refine: bool = False
 ) -> HloModule:
-    """The module of a `Lowered` or `Compiled`: JAX's text of it leaves out the operations' names, the Python lines and the values of large constants."""
+    """Return the module of a `Lowered` or `Compiled`, from its proto.
+
+    JAX's text lacks operation names, Python lines and the values of large constants.
+    """
     module = HloModule.from_proto(_refined(stage) if refine else _proto_of(stage))
     if isinstance(stage, import_jax("jax.stages").Lowered):
         _lay_results_out(module, _layout_modes(stage))
@@ -360,10 +390,10 @@ def _of_stage(
 
 
 def _lay_results_out(module: HloModule, modes: Sequence[str] = ()) -> None:
-    """Give the results the layouts that XLA's runtime (PJRT) gives them: row-major ones where `modes` asks for none.
+    """Give results the layouts of XLA's runtime (PJRT): row-major if `modes` requests none.
 
-    The HLO that jaxlib makes of StableHLO has those of the last operations: a result that a transpose makes would
-    need another copy.
+    jaxlib's HLO of StableHLO has the layouts of the last operations: the result of a transpose
+    would need another copy.
     """
     if module.entry_layout is None:
         return
@@ -410,7 +440,9 @@ def _proto_of(stage: Any) -> bytes:
 
 
 def _calling(stage: Any, module: HloModule, prepare: Any, call: PreparedFunction | None) -> JaxCalling | None:
-    """The calling convention; None where this version of JAX does not say which arguments the module takes."""
+    """Return the calling convention; None if this JAX version does not say which arguments are
+    kept.
+    """
     jax = import_jax()
     parameters = module.entry_computation.parameters
     paths, in_tree = jax.tree_util.tree_flatten_with_path(stage.args_info)
@@ -429,7 +461,10 @@ def _calling(stage: Any, module: HloModule, prepare: Any, call: PreparedFunction
 
 
 def _out_avals(stage: Any) -> Sequence[Any]:
-    """The types of the results; the public name does not say which are weak, and fails for a `Compiled` with effects."""
+    """Return the types of the results.
+
+    The public name does not say which are weak, and fails for a `Compiled` with effects.
+    """
     lowering = getattr(stage, "_lowering", None)
     avals: Sequence[Any] | None = getattr(lowering, "compile_args", {}).get("global_out_avals")
     if avals is None:
@@ -445,7 +480,9 @@ def _name_of(parameter: Any) -> str:
 
 
 def _kept(stage: Any, count: int) -> tuple[int, ...]:
-    """The numbers of the arguments that are parameters of the module; no public name of JAX says it."""
+    """Return the numbers of the arguments that are parameters of the module; JAX has no public
+    name.
+    """
     lowering = getattr(stage, "_lowering", None)
     kept = (
         lowering.compile_args.get("kept_var_idx")
@@ -463,7 +500,7 @@ def _of_jaxpr(closed: Any) -> HloModule:
 
 
 def _of_exported(exported: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> HloModule:
-    """The module of a `jax.export.Exported`, for arguments like these, or for those that it was exported with."""
+    """Return the module of a `jax.export.Exported`, for given arguments or those of its export."""
     jax = import_jax()
     if not args and not named:
         shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in exported.in_avals]

@@ -1,4 +1,4 @@
-"""Call compiled code as the JAX function is called: pytrees in, flat arrays to the code, pytrees out."""
+"""Call compiled code like the JAX function: pytrees in, flat arrays to the code, pytrees out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Leaf:
-    """One array argument of a function: its name, as in `params['w']`, and its type as JAX has it (`dtype` may be that of a PRNG key)."""
+    """One array argument of a function: its name, as in `params['w']`, and its JAX type.
+
+    `dtype` may be that of a PRNG key.
+    """
 
     name: str
     dtype: Any
@@ -29,7 +32,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class JaxResult:
-    """The type of one array of a function's result as JAX has it (`dtype` may be that of a PRNG key)."""
+    """The JAX type of one array of a function's result (`dtype` may be that of a PRNG key)."""
 
     dtype: Any
     shape: tuple[int, ...]
@@ -53,9 +56,9 @@ class JaxCalling:
     """The calling convention of a JAX function.
 
     `leaves` are all array arguments in the order of `in_tree`, `kept` the numbers of those that are
-    parameters of the module (JAX drops what is not used). `results` are the types of the results.
-    `prepare` turns the arguments of a call into those that `in_tree` was made of: without static
-    ones, say. `finish` turns the results of a call into what the function returns.
+    parameters of the module (JAX drops unused ones). `results` are the types of the results.
+    `prepare` converts a call's arguments to the structure of `in_tree`, for example without static
+    ones. `finish` converts the results to the function's return value.
     """
 
     leaves: tuple[Leaf, ...]
@@ -73,7 +76,7 @@ class JaxCalling:
 
     @property
     def is_plain(self) -> bool:
-        """Whether arguments and results are arrays, one by one, so that code can be called without a detour."""
+        """Whether arguments and results are plain arrays, so that code can be called directly."""
         import jax
 
         count = len(self.leaves)
@@ -84,10 +87,10 @@ class JaxCalling:
         return bool(plain and not keys and self.in_tree == flat_in and self.out_tree == flat_out)
 
     def flatten(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
-        """The arrays that the module takes, of the arguments of a call.
+        """Flatten a call's arguments to the arrays that the module takes.
 
         Raises:
-            ArgumentError: the arguments have another structure than those that the code was made for.
+            ArgumentError: the structure of the arguments differs from the compiled one.
         """
         import jax
 
@@ -110,9 +113,10 @@ class JaxCalling:
         named: Mapping[str, Any] | None = None,
         leaves: Sequence[Any] | None = None,
     ) -> Any:
-        """What the function returns, of the arrays that the module gives: NumPy arrays, or jax.Arrays where an argument was one.
+        """Assemble the function's return value from the module's results.
 
-        `leaves` are those of the arguments, where the caller has them.
+        They are NumPy arrays, or jax.Arrays if an argument was one. `leaves` are those of the
+        arguments, if the caller has them.
         """
         import jax
 
@@ -154,9 +158,10 @@ class JaxCalling:
 
 
 class ArrayCalling:
-    """Calls code with arrays of the types of its parameters, of which the `first` is the first jax.Array: its device is that of the results.
+    """Call code with arrays of its parameters' types, and put results on an argument's device.
 
-    `out_tree` is None where there is one result, which is no part of anything; code gives a tuple where `is_tuple`.
+    That is the device of argument number `first`, the first jax.Array. `out_tree` is None if there
+    is a single bare result; code returns a tuple if `is_tuple`.
     """
 
     __slots__ = ("_avals", "_code", "_first", "_is_tuple", "_latest", "_out_tree")
@@ -166,11 +171,12 @@ class ArrayCalling:
     ) -> None:
         self._code, self._first, self._is_tuple, self._out_tree = code, first, is_tuple, out_tree
         self._avals = [r.aval for r in results]
-        # the latest sharding of a first argument, whether it was committed to it, and where results go then; one tuple, for threads call at once
+        # The first argument's latest sharding, whether it was committed, and the place of results.
+        # One tuple, because threads call concurrently.
         self._latest: tuple[Any, bool, Callable[..., Any], list[Any]] = (None, False, _put_anywhere, [])
 
     def call(self, leaves: Sequence[Any], _args: tuple[Any, ...], _named: dict[str, Any]) -> Any:
-        """What the function gives for these arrays, of jax.Arrays."""
+        """Return the function's results for these arrays, as jax.Arrays."""
         found = self._code(*map(_asarray, leaves))
         first = leaves[self._first]
         sharding, is_committed = first.sharding, first.committed
@@ -187,7 +193,10 @@ class ArrayCalling:
 
 
 def _put_anywhere(_aval: Any, _sharding: Any, arrays: list[Array], _devices: Any, _is_committed: bool) -> Any:
-    """An array of JAX of a result where the first argument is not on one device, or this version of JAX has no `batched_device_put`."""
+    """Make a jax.Array without `batched_device_put`.
+
+    It is used if the first argument is not on one device, or this JAX version lacks that function.
+    """
     import jax
 
     return jax.device_put(arrays[0], may_alias=True)
@@ -197,7 +206,7 @@ _asarray = np.asarray
 
 
 def _places(call: tuple[tuple[Any, ...], Mapping[str, Any]]) -> list[str]:
-    """Where the leaves of the arguments of a call stand, as in `argument 0['w']`."""
+    """Name the leaves of a call's arguments, as in `argument 0['w']`."""
     from jax.tree_util import keystr, tree_flatten_with_path
 
     args, named = call
@@ -211,7 +220,8 @@ def _is_key(dtype: Any) -> bool:
 
 
 def _as_parameter(value: Any, leaf: Leaf) -> Any:
-    """An argument as the module takes it: keys as their bits, numbers and arrays in the precision that JAX gives them.
+    """Convert an argument for the module: keys to their bits, numbers and arrays to JAX's
+    precision.
 
     Raises:
         ArgumentError: it has no values, or its parameter's type cannot hold it.
@@ -257,7 +267,10 @@ def _as_scalar(value: complex, leaf: Leaf) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where results go: to the device of the first argument that is a jax.Array. `put` is None where arrays cannot be put there directly."""
+    """The device of results: that of the first argument that is a jax.Array.
+
+    `put` is None if arrays cannot be put there directly.
+    """
 
     put: Callable[..., Any] | None
     sharding: Any
@@ -276,7 +289,10 @@ def _place_of(arguments: Sequence[Any]) -> _Place | None:
 
 @functools.lru_cache(maxsize=64)
 def _place_in(sharding: Any, is_committed: bool) -> _Place:
-    """`jax.device_put` takes ten times as long as what it ends in, which has no public name."""
+    """Return the place for a sharding.
+
+    `jax.device_put` takes ten times as long as the function it calls, which has no public name.
+    """
     from jax.sharding import SingleDeviceSharding
 
     if isinstance(sharding, SingleDeviceSharding):
@@ -285,9 +301,10 @@ def _place_in(sharding: Any, is_committed: bool) -> _Place:
 
 
 def _as_result(array: Any, result: JaxResult, place: _Place | None) -> Any:
-    """A result as the function gives it: keys from their bits, a jax.Array where an argument is one.
+    """Convert a result: keys from their bits, a jax.Array if an argument is one.
 
-    The array is fresh, nothing else refers to it: where it is aligned, the jax.Array is in its memory.
+    The array is fresh and has no other reference: if it is aligned, the jax.Array shares its
+    memory.
     """
     if place is not None and place.put is not None and not result.is_key and array.dtype == result.dtype:
         return place.put(result.aval, place.sharding, [array], place.devices, place.is_committed)
@@ -315,5 +332,7 @@ def _batched_device_put() -> Any:
 
 
 def _key_impl(dtype: Any) -> str:
-    """The name of the generator that keys of a dtype are for; JAX tells it of arrays alone."""
+    """Return the name of the generator for keys of a dtype; JAX's public function takes only
+    arrays.
+    """
     return str(dtype._impl.name)  # noqa: SLF001

@@ -17,9 +17,10 @@ _OF_RESULTS = ("input_output_alias", "allow_spmd_sharding_propagation_to_output"
 
 
 def with_effects(module: HloModule, stage: Any) -> HloModule:
-    """The module of a `Lowered` or `Compiled` with what it calls of Python, changed in place so that it takes and gives the function's own arrays alone.
+    """Add the Python callbacks to the module of a `Lowered` or `Compiled`, in place.
 
-    JAX hands such functions over beside the module, in fields that are its own: where a version of JAX has none of these, the module comes without them, and says so when it is run.
+    Afterwards it takes and returns only the function's own arrays. JAX keeps callbacks in private
+    fields: if a version lacks them, the module has no callbacks, and reports that when it is run.
     """
     module.host_callbacks = tuple(_callbacks(stage))
     entry = module.entry_computation
@@ -39,7 +40,10 @@ def _callbacks(stage: Any) -> Any:
 
 
 def _begin_with_tokens(module: HloModule) -> None:
-    """parameter(0) of a token -> after-all(): one call ends before the next begins, so that nothing is left to order."""
+    """parameter(0) of a token -> after-all().
+
+    One call ends before the next begins, so that their effects are ordered anyway.
+    """
     entry = module.entry_computation
     layout = module.entry_layout
     kept: list[HloInstruction] = []

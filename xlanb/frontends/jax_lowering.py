@@ -1,6 +1,4 @@
-"""A function of JAX's lowered for a platform that need not be here, with shardings over devices that need not be here
-either.
-"""
+"""Lower a JAX function for a platform and devices that need not be present."""
 
 from __future__ import annotations
 
@@ -19,16 +17,17 @@ _WEEKS_12 = "WEEK_12"
 
 @dataclass(frozen=True)
 class JaxProgram:
-    """What another process compiles: StableHLO (bytecode, or a portable artifact that other versions read) or HLO
-    text, for how many devices.
+    """A program for another process to compile: StableHLO (bytecode, or a portable artifact) or HLO
+    text.
 
-    The flags say for each parameter and each result whether the partitioner may choose its sharding.
+    Other versions can read portable artifacts. It also has the number of devices. The flags say for
+    each parameter and each result whether the partitioner may choose its sharding.
     """
 
     name: str
     data: bytes
     identity: bytes
-    """A key that is equal when the same program is lowered again, even from another line of a script or another cell."""
+    """A key, equal for the same program lowered again, even from another line or cell."""
 
     is_hlo: bool = False
     partitions: int = 1
@@ -49,17 +48,18 @@ def lower_for(
     device_count: int = 1,
     portable: bool = False,
 ) -> JaxProgram:
-    """The program of a function for "cuda", "rocm", "oneapi" or "tpu".
+    """Lower a function for "cuda", "rocm", "oneapi" or "tpu".
 
-    `args` are arrays or ShapeDtypeStructs, with shardings of their own or those of `shardings`: a tree of
-    NamedShardings or PartitionSpecs whose structure is that of `args` or a prefix of it. PartitionSpecs are over
-    `mesh`: a mesh of JAX's, or the sizes of its axes by name, `{"data": 2, "model": 4}`; with one axis it may be left
-    out, and has all `device_count` devices. With `portable` another version of JAX can read the program.
+    `args` are arrays or ShapeDtypeStructs, with shardings of their own or those of `shardings`: a
+    tree of NamedShardings or PartitionSpecs whose structure is that of `args` or a prefix of it.
+    PartitionSpecs are over `mesh`: a JAX mesh, or the sizes of its axes by name, `{"data": 2,
+    "model": 4}`; with one axis it may be omitted, and has all `device_count` devices. With
+    `portable` another version of JAX can read the program.
 
     Raises:
         MissingPeerError: JAX is not installed.
         ArgumentError: the shardings do not fit the arguments, or there is no mesh for them.
-        XlanbError: JAX refuses the function.
+        XlanbError: JAX rejects the function.
     """
     made = _Shardings(mesh, device_count)
     call = prepared(function, args, dict(named or {}))
@@ -98,10 +98,10 @@ def _place(name: str, place: str) -> str:
 
 
 def _without_callers(text: str) -> str:
-    """A module's text with the locations of operations only, without those of callers.
+    """Return a module's text with operation locations, but without those of callers.
 
-    What JAX itself adds around the function bears the function's name alone, and the caller's line.
-    A notebook's cells lie in a folder that is named after the process: that is left out too.
+    JAX's own operations around the function have only the function's name and the caller's line. A
+    notebook's cells are in a folder named after the process, which is removed too.
     """
     bodies = dict(_DEFINITION.findall(text))
     short: dict[str, str] = {}
@@ -151,7 +151,7 @@ class _Shardings:
         return tuple(made)
 
     def tree(self, shardings: Any) -> Any:
-        """A tree of shardings for results; None where nothing is said."""
+        """Return a tree of shardings for results, or None."""
         if shardings is None:
             return None
         return import_jax().tree_util.tree_map(self._sharding, shardings, is_leaf=self._is_leaf)
@@ -161,7 +161,7 @@ class _Shardings:
         return value is None or isinstance(value, sharding.PartitionSpec | sharding.Sharding)
 
     def _abstracted(self, leaf: Any) -> Any:
-        """An argument whose own sharding, if it has one over a mesh, is over the mesh without devices."""
+        """Move an argument's own sharding, if over a mesh, to the mesh without devices."""
         own = getattr(leaf, "sharding", None)
         if own is None or not hasattr(own, "mesh") or math.prod(own.mesh.shape.values()) == 1:
             return leaf

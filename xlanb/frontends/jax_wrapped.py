@@ -1,7 +1,8 @@
-"""Functions whose arguments or results are more than arrays: modules of Equinox and Flax NNX, strings, functions.
+"""Functions with arguments or results other than arrays: Equinox and Flax NNX modules, strings,
+functions.
 
-What is no array is static: it is part of the program, as `equinox.filter_jit` has it. The state of
-NNX modules goes in and comes out as arrays, and the modules are updated after a call.
+Anything but an array is static: it is part of the program, as in `equinox.filter_jit`. The state of
+NNX modules is passed and returned as arrays, and the modules are updated after a call.
 """
 
 from __future__ import annotations
@@ -50,7 +51,11 @@ class Static:
 
 @dataclass(frozen=True)
 class PreparedFunction:
-    """A function that takes and gives pytrees of arrays alone, its example arguments, and how later calls are prepared and finished (None where they are as they come)."""
+    """A function on pytrees of arrays, with its example arguments.
+
+    It also has functions that prepare later calls and finish their results; None if nothing is to
+    be done.
+    """
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -162,7 +167,10 @@ def _holds_module(nnx: Any, tree: Any) -> bool:
 
 
 def _of_nnx(nnx: Any, function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> PreparedFunction:
-    """f(model, x) -> f'(variables, arrays): the variables of modules and the other arrays in, results and new variables out."""
+    """f(model, x) -> f'(variables, arrays): module variables and other arrays in.
+
+    Results and new variables are returned.
+    """
     inner = getattr(function, "fun", function) if _is_nnx(function) else function
     graph, variables, arrays = nnx.split((args, named), nnx.Variable, ...)
 

@@ -1,5 +1,5 @@
-"""Errors for arguments that are not programs, or functions called with the wrong arguments: what is
-wrong, and what to write.
+"""Errors for arguments that are not programs, or wrong arguments: the fault, and the correct
+call.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def check_function(function: Any) -> None:
 def wrong_call(
     function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], error: Exception
 ) -> ArgumentTypeError | None:
-    """The error for a call whose arguments do not fit the function's signature; None where `error` is about something else."""
+    """Return the error for arguments that do not match the signature; None if `error` has another
+    cause.
+    """
     if not isinstance(error, TypeError) or not _OF_A_CALL.search(str(error)):
         return None
     try:
@@ -83,12 +85,12 @@ def wrong_call(
 
 
 def is_pending(value: Any) -> bool:
-    """Whether a value is yet to be computed: a generator, another iterator, or something to be awaited."""
+    """Whether a value is not computed yet: a generator, another iterator, or an awaitable."""
     return isinstance(value, Iterator | Awaitable | AsyncIterable)
 
 
 def pending_result(function: Callable[..., Any], value: Any) -> ArgumentTypeError:
-    """The error for a function that returns such a value, which would refer to what the function was traced with."""
+    """Return the error for a function that returns such a value, which would refer to tracers."""
     if inspect.iscoroutine(value):
         value.close()  # else Python warns that nobody awaits it
     name = getattr(function, "__name__", type(function).__name__)

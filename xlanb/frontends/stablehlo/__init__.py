@@ -1,6 +1,8 @@
-"""StableHLO text as HLO, without JAX: what `jax.jit(f).lower(x).as_text()` prints, and what IREE, torch-xla and TensorFlow write.
+"""Convert StableHLO text to HLO, without JAX.
 
-lexer, types, elements, attributes, locations, pretty, parser: text to operations. scope, lower and the files of rules: operations to HLO.
+The text is what `jax.jit(f).lower(x).as_text()` prints, and what IREE, torch-xla and TensorFlow
+write. lexer, types, elements, attributes, locations, pretty and parser convert text to operations;
+scope, lower and the rule files convert operations to HLO.
 """
 
 from __future__ import annotations
@@ -20,26 +22,33 @@ _BEGINNING = re.compile(
 
 
 def is_stablehlo(text: str) -> bool:
-    """Whether a text is one of MLIR by its beginning: a module, a function or an alias, behind comments. HLO text begins with none of them."""
+    """Whether a text begins like MLIR: with a module, a function or an alias, after comments.
+
+    HLO text begins with none of them.
+    """
     return _BEGINNING.match(text) is not None
 
 
 def from_stablehlo(text: str | bytes, entry: str = "", *, arguments: Sequence[Any] = ()) -> HloModule:
-    """The HLO of StableHLO: of its text, which needs no JAX, or of its bytecode, which jaxlib reads.
+    """Convert StableHLO text, which needs no JAX, or bytecode, which jaxlib reads, to HLO.
 
-    The program begins at the function `main`, at the only public one where there is no `main`, or at `entry`. Operations of CHLO come in too, and `func.call`.
-    Sizes that are operands (`dynamic_reshape`) must depend on constants, and on sizes of the arguments, alone. Sharding annotations of Shardy are left out, those of mhlo kept.
+    The entry is the function `main`, the only public one if there is no `main`, or `entry`. CHLO
+    operations and `func.call` are supported. Sizes that are operands (`dynamic_reshape`) must
+    depend only on constants and on the arguments' sizes. Sharding annotations of Shardy are
+    dropped, those of mhlo kept.
 
     Args:
         text: StableHLO as MLIR text, generic or pretty, or bytecode (a portable artifact).
-        entry: the function to begin with; of text alone.
-        arguments: arrays, or what else has a shape, one for each parameter: where the text leaves a size open (`tensor<?x4xf32>`) it becomes that of the
-            argument, and the sizes that follow from it are known; of text alone.
+        entry: the entry function; for text only.
+        arguments: arrays, or other objects with a shape, one for each parameter; for text only. A
+            size that the text leaves open (`tensor<?x4xf32>`) becomes that of the argument, and the
+            sizes that follow from it are known.
 
     Raises:
-        HloParseError: the text is not well formed; the message has line and column.
+        HloParseError: the text is malformed; the message has line and column.
         HloVerifierError: operands, types or attributes do not fit an operation.
-        UnimplementedError: an operation, a type (quantized ones) or an unknown size that cannot be lowered.
+        UnimplementedError: an operation, a type (quantized ones) or an unknown size that cannot be
+            lowered.
         LiteralError: elements do not fit their type.
         MissingPeerError: it is bytecode, and JAX is not installed.
     """
@@ -58,7 +67,7 @@ def from_stablehlo(text: str | bytes, entry: str = "", *, arguments: Sequence[An
 
 
 def parse_text(text: str, arguments: Sequence[Any] = ()) -> HloModule:
-    """The module of a text: of StableHLO where it begins as MLIR does, for arguments of these shapes, of HLO else."""
+    """Parse StableHLO, for arguments of these shapes, or HLO, by the beginning of the text."""
     return from_stablehlo(text, arguments=arguments) if is_stablehlo(text) else parse(text)
 
 

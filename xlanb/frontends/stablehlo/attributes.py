@@ -1,7 +1,8 @@
 """The attributes of MLIR text, as Python values.
 
-An integer is an int, a string or a bare word (a case of an enumeration) a str, an array a tuple, a dictionary a dict; `dense` gives
-Elements, `@name` a Symbol, a type a Type. An attribute of StableHLO with fields, `#stablehlo.dot<...>`, is a dict of them.
+An integer is an int, a string or a bare word (a case of an enumeration) a str, an array a tuple, a
+dictionary a dict; `dense` gives Elements, `@name` a Symbol, a type a Type. An attribute of
+StableHLO with fields, `#stablehlo.dot<...>`, is a dict of them.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ class AttributeParser:
         self.resources: dict[str, bytes] = {}
 
     def attribute(self) -> Any:
-        """Any attribute.
+        """Parse any attribute.
 
         Raises:
-            HloParseError: none stands here.
+            HloParseError: there is none here.
         """
         c = self.cursor
         c.enter()
@@ -251,7 +252,7 @@ class AttributeParser:
         return value
 
     def _body(self, kind: str) -> Any:
-        """What stands within `#stablehlo.kind<...>`; `#stablehlo<kind CASE>` is the case."""
+        """Parse the content of `#stablehlo.kind<...>`; `#stablehlo<kind CASE>` is the case."""
         c = self.cursor
         if kind == "conv":
             return self.convolution_dimensions()
@@ -322,7 +323,7 @@ class AttributeParser:
         return ConvolutionDimensionNumbers(i0, i1, i2, k0, k1, k2, o0, o1, o2)
 
     def _labels(self, text: str, letters: str, at: int) -> tuple[int, int, tuple[int, ...]]:
-        """Where the two letters stand, and where the spatial dimensions 0, 1, ... do."""
+        """Return the positions of the two letters and of the spatial dimensions 0, 1, ..."""
         labels = [x.strip() for x in text.split(",")]
         spatial = sorted(int(x) for x in labels if x.isdigit() and len(x) < 4)
         known = [*letters, *map(str, spatial)]

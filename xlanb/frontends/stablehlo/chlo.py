@@ -1,6 +1,6 @@
-"""The operations of CHLO, from which JAX and TensorFlow build: with broadcasting, or made of several operations of StableHLO.
+"""CHLO operations, which JAX and TensorFlow use: with broadcasting, or composed of StableHLO's.
 
-Those that HLO has an opcode for stand in elementwise.py.
+Those that HLO has an opcode for are in elementwise.py.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ BROADCASTING = {f"chlo.broadcast_{name}": BY_TEXT[name.replace("_", "-")] for na
 
 
 def broadcast(s: RegionScope, op: StablehloOperation, operands: Sequence[HloInstruction]) -> list[HloInstruction]:
-    """Operands in one shape, as NumPy broadcasts them; `broadcast_dimensions` say where the dimensions of a lower rank are."""
+    """Broadcast operands to one shape as NumPy does.
+
+    `broadcast_dimensions` give the positions of the dimensions of a lower rank.
+    """
     if not operands:
         s.fail(op, "expected operands")
     shapes = [x.array_shape.dimensions for x in operands]

@@ -104,7 +104,9 @@ def _all_to_all(s: RegionScope, op: StablehloOperation) -> Instructions:
 
 
 def _exchanged(s: RegionScope, op: StablehloOperation, x: HloInstruction, number: int) -> HloInstruction:
-    """Split and joined along two dimensions as XlaBuilder does it: the pieces stand in a dimension of their own meanwhile."""
+    """Split and join along two dimensions like XlaBuilder, by a temporary dimension for the
+    pieces.
+    """
     named = _named(s, op, ids=False)
     split, concat, count = (s.integer(op, n) for n in ("split_dimension", "concat_dimension", "split_count"))
     sizes = x.array_shape.dimensions

@@ -169,7 +169,9 @@ def _group_members(s: RegionScope, op: StablehloOperation) -> None:
 
 @constraint("stablehlo.gather", "stablehlo.dynamic_gather")
 def _batching(s: RegionScope, op: StablehloOperation) -> None:
-    """Batching dimensions are of equal size, and are not indexed; XLA asks that of a scatter alone."""
+    """Check that batching dimensions have equal sizes and are not indexed; XLA checks only
+    scatters.
+    """
     fields = s.fields(op, "dimension_numbers")
     of_x, of_indices = (s.dims(op, fields, f"{n}_batching_dims") for n in ("operand", "start_indices"))
     indexed = set(of_x) & set(s.dims(op, fields, "start_index_map"))

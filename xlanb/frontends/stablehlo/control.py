@@ -56,7 +56,10 @@ def captured(s: RegionScope, blocks: Sequence[Block]) -> list[StablehloValue]:
 
 @rule("stablehlo.while")
 def _while(s: RegionScope, op: StablehloOperation) -> Instructions:
-    """The state is a tuple of the operands, and behind them of what the regions use from around the loop."""
+    """Lower a while loop.
+
+    The state is a tuple of the operands, then the outer values that the regions use.
+    """
     blocks = [s.block(op, 0), s.block(op, 1)]
     extra = captured(s, blocks)
     state = [*s.operands(op), *(s.value(v) for v in extra)]
@@ -129,9 +132,11 @@ def _call(s: RegionScope, op: StablehloOperation) -> Instructions:
 
 
 def function(s: RegionScope, op: StablehloOperation, attribute: str, arguments: Instructions) -> HloComputation:
-    """The computation of the function that an attribute names, for arguments of these shapes.
+    """Return the computation of the function that an attribute names, for arguments of these
+    shapes.
 
-    A function whose types leave sizes open is made anew for other constants: sizes may be computed from them.
+    A function whose types have open sizes is lowered again for other constants: sizes may depend on
+    them.
     """
     symbol = op.attributes.get(attribute)
     program = s.program
@@ -252,7 +257,7 @@ def _custom_call(s: RegionScope, op: StablehloOperation) -> Instructions:
 
 
 _TARGETS: dict[str, Callable[[RegionScope, StablehloOperation], Instructions]] = {}
-"""Custom calls that stand for operations of HLO."""
+"""Custom calls that represent HLO operations."""
 
 Target = Callable[[RegionScope, StablehloOperation], Instructions]
 
@@ -293,7 +298,7 @@ def _laid_out(s: RegionScope, op: StablehloOperation, shape: Shape, layouts: Any
 
 
 def _aliasing(op: StablehloOperation) -> str | None:
-    """XLA's text of `output_operand_aliases`: which result lies where which operand does."""
+    """Return XLA's text of `output_operand_aliases`: which result shares which operand's memory."""
     value = op.attributes.get("output_operand_aliases")
     if not isinstance(value, tuple) or not value:
         return None
@@ -347,7 +352,7 @@ def _async_done(s: RegionScope, op: StablehloOperation) -> Instructions:
 
 @rule("stablehlo.infeed")
 def _infeed(s: RegionScope, op: StablehloOperation) -> Instructions:
-    """The data come in a tuple, whatever their number; the token stands behind them."""
+    """Lower an infeed: data are always a tuple, followed by the token."""
     (token,) = s.operands(op, 1)
     data = tuple_of([s.shape(op, r.type) for r in op.results[:-1]]).with_default_layout()
     whole = tuple_of([data, token.shape])

@@ -28,7 +28,7 @@ def _broadcast_in_dim(s: RegionScope, op: StablehloOperation) -> HloInstruction:
 
 
 def broadcast_in_dim(s: RegionScope, op: StablehloOperation, x: HloInstruction, sizes: Sequence[int]) -> HloInstruction:
-    """`x` broadcast to sizes; HLO's broadcast wants the dimensions in order, so `x` is transposed where they are not."""
+    """Broadcast `x` to sizes; transpose it first if its dimensions are not in HLO's order."""
     dims = s.ints(op, "broadcast_dimensions")
     if len(dims) != x.array_shape.rank or len(set(dims)) != len(dims):
         s.fail(op, f"broadcast_dimensions {list(dims)} do not match an operand of {x.array_shape.rank} dimensions")
@@ -87,7 +87,7 @@ def _pad(s: RegionScope, op: StablehloOperation) -> HloInstruction:
 def pad(
     s: RegionScope, op: StablehloOperation, x: HloInstruction, value: HloInstruction, parts: Sequence[Sequence[int]]
 ) -> HloInstruction:
-    """`x` in a padding; `parts` are the low, the high and the interior padding of each dimension."""
+    """Pad `x`; `parts` are the low, high and interior padding of each dimension."""
     low, high, interior = parts
     if not len(low) == len(high) == len(interior) == x.array_shape.rank:
         s.fail(op, f"expected padding for each of {x.array_shape.rank} dimensions")

@@ -77,7 +77,7 @@ def _dynamic_conv(s: RegionScope, op: StablehloOperation) -> HloInstruction:
 
 @target("shape_assertion")
 def _shape_assertion(s: RegionScope, op: StablehloOperation) -> Instructions:
-    """What JAX checks of symbolic sizes: nothing is left of it where it holds."""
+    """Check JAX's assertion on symbolic sizes at compile time; emit nothing if it holds."""
     condition, *numbers = s.operands(op, at_least=1)
     known = s.constant_of(condition)
     if known is None:

@@ -1,4 +1,6 @@
-"""The elements of `dense<...>`: a list in brackets, one value for all elements, or their bytes in hexadecimal."""
+"""The elements of `dense<...>`: a nested list, one value for all elements, or bytes in
+hexadecimal.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ _MAX_DEPTH = 64
 
 @dataclass(frozen=True, slots=True)
 class RawElements:
-    """What stands in the brackets of `dense<...>`, before its type is known. `text` is a list; `data` are bytes, little endian."""
+    """The content of `dense<...>`, before its type is known.
+
+    `text` is a list; `data` are bytes, little endian.
+    """
 
     offset: int
     text: str = ""
@@ -38,7 +43,7 @@ class RawElements:
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """Elements of a tensor type; `array` is a scalar where all of them are the same, in whatever number."""
+    """Elements of a tensor type; `array` is a scalar if all of them are equal."""
 
     type: TensorType
     array: Array
@@ -55,7 +60,7 @@ class Elements:
 
 
 def parse_raw(cursor: MlirCursor) -> RawElements:
-    """What stands in `<...>` behind `dense`."""
+    """Parse the `<...>` after `dense`."""
     cursor.expect("<", "behind 'dense'")
     start = cursor.pos
     if cursor.at('"'):
@@ -123,7 +128,10 @@ def _from_memory(data: bytes, element: PrimitiveType) -> Array:
 
 
 def _predicates(data: bytes, count: int) -> Array:
-    """Predicates are a byte each, or packed eight to a byte, the lowest bit first; one byte of all ones or zeros is a splat."""
+    """Decode predicates: a byte each, or bits, the lowest first.
+
+    One byte of all ones or zeros is a splat.
+    """
     raw = np.frombuffer(data, np.uint8)
     if len(data) == count:
         return np.not_equal(raw, 0)
@@ -202,10 +210,10 @@ def _number(text: str) -> int | float | str:
 
 
 def _flattened(nested: list[Any]) -> tuple[list[Any], tuple[int, ...]]:
-    """All leaves in order, and the sizes of the lists.
+    """Return all leaves in order, and the sizes of the lists.
 
     Raises:
-        LiteralError: lists beside each other differ in length.
+        LiteralError: lists at one level differ in length.
     """
     sizes = [len(nested)]
     level: list[Any] = nested

@@ -42,7 +42,10 @@ _COMPLEX = frozenset((_O.MAXIMUM, _O.MINIMUM, _O.CBRT))
 
 
 def _of_complex(s: RegionScope, opcode: HloOpcode, operands: list[HloInstruction]) -> HloInstruction:
-    """The power 1/3, or the larger or smaller by the real part, among equals by the imaginary one."""
+    """Lower the cube root, maximum or minimum of complex numbers.
+
+    The last two compare real parts, then imaginary parts.
+    """
     b, x = s.b, operands[0]
     if opcode is _O.CBRT:
         return b.power(x, s.full(1 / 3, x))

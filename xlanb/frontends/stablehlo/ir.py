@@ -1,4 +1,6 @@
-"""A parsed MLIR program: operations with operands, attributes and regions, before interpretation."""
+"""A parsed MLIR program: operations with operands, attributes and regions, before
+interpretation.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,10 @@ class ScalarType(StablehloType):
 
 @dataclass(frozen=True, slots=True)
 class TensorType(StablehloType):
-    """A ranked tensor. A dimension that is not known is None, and has a bound where `bounds` says so.
+    """A ranked tensor. An unknown dimension is None, and may have a bound in `bounds`.
 
-    `element` is None for what HLO has no element type for (quantized, index vectors of other dialects); `element_text` is MLIR's text of it.
+    `element` is None if HLO has no such element type (quantized, index vectors of other dialects);
+    `element_text` is its MLIR text.
     """
 
     dimensions: tuple[int | None, ...]
@@ -77,7 +80,7 @@ class FunctionType(StablehloType):
 
 @dataclass(frozen=True, slots=True)
 class FutureType(StablehloType):
-    """What an async_start gives: the values of these types, once an async_done has waited for them."""
+    """The result of an async_start: values of these types, once async_done has waited for them."""
 
     types: tuple[StablehloType, ...]
 
@@ -87,7 +90,7 @@ class FutureType(StablehloType):
 
 @dataclass(frozen=True, slots=True)
 class OpaqueType(StablehloType):
-    """A type that StableHLO's operations do not take; `text` is as it was written."""
+    """A type that StableHLO's operations do not take; `text` is verbatim."""
 
     text: str
 
@@ -119,7 +122,7 @@ class TypedNumber:
 
 @dataclass(eq=False, slots=True)
 class StablehloValue:
-    """What an operation gives, or what a block takes."""
+    """An operation's result or a block's argument."""
 
     name: str
     type: StablehloType
@@ -140,7 +143,7 @@ class Block:
 
 @dataclass(eq=False, slots=True)
 class StablehloOperation:
-    """One operation. `offset` is where it begins in the text; `location` is what `loc(...)` says of it."""
+    """One operation. `offset` is its position in the text; `location` is its `loc(...)`."""
 
     name: str
     operands: list[StablehloValue]

@@ -1,4 +1,7 @@
-"""The tokens of MLIR text: HLO's Cursor with the names, strings and numbers of MLIR's grammar (mlir.llvm.org/docs/LangRef)."""
+"""Tokens of MLIR text: HLO's Cursor with MLIR's names, strings and numbers.
+
+Grammar: mlir.llvm.org/docs/LangRef.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +36,12 @@ class MlirCursor(Cursor):
         return found[1]
 
     def peek_bare(self) -> str:
-        """The bare identifier here, "" where none is; nothing is eaten."""
+        """Return the bare identifier here without consuming it, or ""."""
         found = _BARE.match(self.text, self.pos)
         return found[1] if found else ""
 
     def accept_bare(self, word: str) -> bool:
-        """Eat a certain bare identifier if it stands here."""
+        """Consume this bare identifier if it is next."""
         found = _BARE.match(self.text, self.pos)
         if found is None or found[1] != word:
             return False
@@ -46,7 +49,7 @@ class MlirCursor(Cursor):
         return True
 
     def expect_bare(self, word: str) -> None:
-        """Eat a bare identifier that has to stand here."""
+        """Consume a required bare identifier."""
         if not self.accept_bare(word):
             self.fail(f"expects '{word}'")
 
@@ -59,7 +62,7 @@ class MlirCursor(Cursor):
         return found[1], None if found[2] is None else int(found[2])
 
     def suffix(self, mark: str) -> str:
-        """What stands behind a mark: the name of `#map`, `!type`, `^bb0` or `@main`."""
+        """Consume a mark and return the name after it: `#map`, `!type`, `^bb0` or `@main`."""
         if not self.at(mark):
             self.fail(f"expects '{mark}' and a name")
         if mark == "@" and self.text.startswith('"', self.pos + 1):
@@ -72,7 +75,9 @@ class MlirCursor(Cursor):
         return found[1]
 
     def quoted(self) -> str:
-        """A string in double quotes; a backslash stands before two hexadecimal digits, a quote, a backslash, n or t."""
+        """Consume a string in double quotes; a backslash escapes two hex digits, a quote, a
+        backslash, n or t.
+        """
         found = _STRING.match(self.source, self.pos)
         if found is None:
             self.fail("expects a string")
@@ -81,7 +86,7 @@ class MlirCursor(Cursor):
         return _ESCAPE.sub(_resolved, found[1]) if "\\" in found[1] else found[1]
 
     def at_integer(self) -> bool:
-        """Whether an integer stands here, no float."""
+        """Whether an integer, not a float, is next."""
         return _INTEGER.match(self.text, self.pos) is not None and _FLOAT.match(self.text, self.pos) is None
 
     def number(self) -> int | float:

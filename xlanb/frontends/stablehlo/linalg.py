@@ -42,7 +42,7 @@ def _dot_general(s: RegionScope, op: StablehloOperation) -> HloInstruction:
 
 
 def _dot_dimensions(s: RegionScope, op: StablehloOperation) -> dict[str, tuple[int, ...]]:
-    """The dimension numbers by HLO's names; the short form keeps those of both operands in pairs."""
+    """Return dimension numbers by HLO's names; the short form has both operands' in pairs."""
     fields = s.fields(op, "dot_dimension_numbers")
     found: dict[str, tuple[int, ...]] = {}
     for kind, pair in (("batch", "batching_dims"), ("contracting", "contracting_dims")):
@@ -212,7 +212,7 @@ def _batch_norm(s: RegionScope, op: StablehloOperation) -> Instructions:
 
 @rule("stablehlo.einsum", "stablehlo.unary_einsum")
 def _einsum(s: RegionScope, op: StablehloOperation) -> HloInstruction:
-    """A product, sums over what one operand alone has, and a transpose."""
+    """Lower to a product, sums over labels of one operand only, and a transpose."""
     inputs, arrow, output = s.word(op, "einsum_config").replace(" ", "").partition("->")
     labels = inputs.split(",")
     operands = s.operands(op)

@@ -1,7 +1,8 @@
-"""Locations of MLIR text, `loc("name"("file":1:2))`, and the metadata of HLO that they become.
+"""Locations of MLIR text, `loc("name"("file":1:2))`, and the HLO metadata made from them.
 
-As XLA's converter does: a name is the op_name, a place in a file its source, a fused location that of its first part with either; of
-a call site the callee counts, and its callers are the frames behind it.
+As in XLA's converter, a name becomes the op_name and a file position the source. A fused location
+is its first part with either. For a call site the callee is used, and its callers become the
+further frames.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from xlanb.hlo.attributes import NO_METADATA, OpMetadata
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A name, a place in a file (line and column count from 1, 0 is unknown), and the locations it is made of."""
+    """A name, a file position (line and column from 1, 0 is unknown), and its component
+    locations.
+    """
 
     name: str = ""
     file: str = ""
@@ -29,7 +32,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class DeferredLocation:
-    """`#loc7`, which the text may define further down."""
+    """`#loc7`, which the text may define later."""
 
     alias: str
 
@@ -47,11 +50,11 @@ class LocationParser:
         self._known: dict[str, OpMetadata] = {}
 
     def deferred(self, alias: str) -> DeferredLocation:
-        """What `#loc7` stands for."""
+        """Return a reference to `#loc7`."""
         return DeferredLocation(alias)
 
     def optional(self) -> Any:
-        """The location `loc(...)` behind something; None where there is none."""
+        """Parse an optional `loc(...)`; None if there is none."""
         return self.specifier() if self.cursor.peek_bare() == "loc" else None
 
     def specifier(self) -> Any:

@@ -1,6 +1,6 @@
-"""A program of StableHLO as an HloModule, as XLA's converter makes it (xla/hlo/translate/mhlo_to_hlo).
+"""Convert a StableHLO program to an HloModule, as XLA's xla/hlo/translate/mhlo_to_hlo does.
 
-There is a computation for each function that is called, and one for each region.
+There is a computation for each called function and for each region.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ from xlanb.shape import Shape
 
 
 def module_of(text: str, entry: str = "", arguments: Sequence[Any] = ()) -> HloModule:
-    """The HLO of StableHLO text. `entry` is the function to begin with: by default `main`, or the only one that is public.
+    """Convert StableHLO text to HLO.
 
-    `arguments` have the sizes that the text leaves open.
+    `entry` is the entry function, by default `main` or the only public one. `arguments` have the
+    sizes that the text leaves open.
 
     Raises:
         ArgumentError: the arguments do not fit the parameters' types.
-        HloParseError: the text is not well formed.
+        HloParseError: the text is malformed.
         HloVerifierError: operands, types or attributes do not fit an operation.
         UnimplementedError: an operation, a type or an unknown size that has no lowering here.
         LiteralError: elements do not fit their type.
@@ -62,7 +63,9 @@ def module_of(text: str, entry: str = "", arguments: Sequence[Any] = ()) -> HloM
 
 
 def _collect(top: StablehloOperation, prefix: str, functions: dict[str, StablehloOperation]) -> StablehloOperation:
-    """Gather the functions of a module and of those within it, by name; give the module that holds them."""
+    """Collect the functions of a module and its inner modules by name; return the module with
+    functions.
+    """
     found = top
     for region in top.regions:
         for op in region.operations:
@@ -139,7 +142,7 @@ def _lower_entry(
 def _parameter_shapes(
     scope: RegionScope, function: StablehloOperation, types: list[StablehloType], given: Sequence[Any]
 ) -> list[Shape]:
-    """The shapes of the entry's parameters: sizes that the text leaves open are those of the arguments."""
+    """Return the shapes of the entry's parameters; open sizes are those of the arguments."""
     if not any(map(is_open, types)):
         return [scope.shape(function, t) for t in types]
     if not given:

@@ -1,6 +1,8 @@
-"""MLIR text as operations: the generic form of any operation, functions, modules and aliases; what StableHLO prints shorter is in pretty.py.
+"""Parse MLIR text: generic operations, functions, modules and aliases.
 
 "stablehlo.add"(%0, %1) <{properties}> ({regions}) {attributes} : (types) -> types loc(...)
+
+The short forms of StableHLO are in pretty.py.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ _DEFAULT_DIALECT = {
 
 
 def parse(text: str) -> StablehloOperation:
-    """The module of a text; where there is none around its functions, one that holds them.
+    """Parse a text to its module; functions without a module get one.
 
     Raises:
-        HloParseError: it is not well formed; the message has the line and the column.
+        HloParseError: it is malformed; the message has the line and the column.
         LiteralError: elements do not fit their type.
-        UnimplementedError: a quantized type, or values that the text leaves out.
+        UnimplementedError: a quantized type, or elided values.
     """
     return Parser(text).program()
 
@@ -114,7 +116,7 @@ class Parser:
         return found[number]
 
     def operands(self) -> list[StablehloValue]:
-        """Uses of values with commas between them, none perhaps; a comma behind the last one is eaten too."""
+        """Parse comma-separated uses of values, possibly none; a trailing comma is consumed."""
         found: list[StablehloValue] = []
         while self.cursor.at("%"):
             found.append(self.operand())
@@ -130,14 +132,14 @@ class Parser:
         return found
 
     def define(self, name: str, values: list[StablehloValue], at: int) -> None:
-        """Make a name stand for values as far as the scope goes."""
+        """Bind a name to values for the rest of the scope."""
         if name in self._values:
             self.cursor.fail(f"%{name} is defined twice", at)
         self._values[name] = values
         self._scopes[-1].append(name)
 
     def argument_name(self) -> tuple[str, int]:
-        """The name of a block argument, and where it stands."""
+        """Return the name of a block argument, and its position."""
         start = self.cursor.pos
         name, number = self.cursor.value_name()
         if number is not None:
@@ -147,7 +149,7 @@ class Parser:
     # -- regions -----------------------------------------------------------------------------------
 
     def region(self, arguments: Sequence[tuple[str, int, StablehloValue]] = (), *, isolated: bool = False) -> Block:
-        """`{ ... }`: one block, whose arguments may be given."""
+        """Parse `{ ... }`: one block; its arguments may be given."""
         c = self.cursor
         c.expect("{", "at the start of a region")
         c.enter()
@@ -383,7 +385,7 @@ class Parser:
 
 
 def _resources(text: str) -> dict[str, bytes]:
-    """The values of `dense_resource`s, which stand behind the program."""
+    """Return the values of `dense_resource`s, from the end of the text."""
     start = text.rfind("{-#")
     if start < 0:
         return {}

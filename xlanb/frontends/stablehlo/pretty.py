@@ -1,7 +1,8 @@
-"""The short forms in which StableHLO, CHLO and func print their operations; a row each.
+"""The short forms of operations of StableHLO, CHLO and func, one row each.
 
-A form is a list of items: `%` operands with commas between them; `name=attribute` a word, `=` and the value of an attribute;
-`!attribute` a bare word; the rest are names of functions here. Behind every form come attributes in braces and the types.
+A form is a list of items: `%` comma-separated operands; `name=attribute` a word, `=` and the value
+of an attribute; `!attribute` a bare word; the rest are names of functions here. Every form is
+followed by attributes in braces and the types.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ def _keyword(reading: Reading, word: str, attribute: str) -> None:
 
 
 def _results(reading: Reading) -> tuple[StablehloType, ...]:
-    """The types of the results, from the types behind the colon: all of a function type, or by the form."""
+    """Return the result types, from those after the colon: a function type's, or by the form."""
     parser, c = reading.parser, reading.cursor
     if not c.accept(":"):
         if reading.operands and reading.name not in _NONE:
@@ -335,7 +336,9 @@ def _while(parser: Parser, name: str, at: int) -> StablehloOperation:
 
 
 def _reduce(parser: Parser, name: str, at: int) -> StablehloOperation:
-    """`(%x init: %0), ... [applies stablehlo.add] across dimensions = [0] : types [reducer(...) {...}]`."""
+    """`(%x init: %0), ... [applies stablehlo.add] across dimensions = [0] : types [reducer(...)
+    {...}]`.
+    """
     c = parser.cursor
     inputs: list[StablehloValue] = []
     inits: list[StablehloValue] = []
@@ -364,7 +367,7 @@ def _reduce(parser: Parser, name: str, at: int) -> StablehloOperation:
 
 
 def _applied(parser: Parser, applied: str, inputs: list[StablehloValue], at: int) -> Block:
-    """The region over two scalars that `applies stablehlo.add` stands for."""
+    """Make the region over two scalars for `applies stablehlo.add`."""
     type_ = inputs[0].type if inputs else None
     if not isinstance(type_, TensorType) or len(inputs) != 1:
         parser.cursor.fail("expects one tensor to reduce where an operation is applied", at)

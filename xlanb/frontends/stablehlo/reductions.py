@@ -45,7 +45,9 @@ def _reduce_window(s: RegionScope, op: StablehloOperation) -> Instructions:
 
 
 def pairs(s: RegionScope, op: StablehloOperation, name: str, count: int) -> list[tuple[int, int]]:
-    """The low and high padding of each dimension: a matrix, a list of pairs, or zeros where it is missing."""
+    """Return low and high padding of each dimension: from a matrix or a list of pairs; zeros if
+    missing.
+    """
     value: Any = op.attributes.get(name)
     if value is None:
         return [(0, 0)] * count

@@ -1,4 +1,4 @@
-"""One function or region on its way to HLO: the values it has, and what the rows for operations ask for."""
+"""The lowering of one function or region: its values, and helpers for the rules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
 Instructions = Sequence[HloInstruction]
 Rule = Callable[["RegionScope", StablehloOperation], HloInstruction | Instructions]
 RULES: dict[str, Rule] = {}
-"""Lowers an operation to HLO, by its name. A rule returns the instruction, or one for each result."""
+"""Rules that lower operations to HLO, by name; they return an instruction, or one per result."""
 
 Constraint = Callable[["RegionScope", StablehloOperation], None]
 CONSTRAINTS: dict[str, list[Constraint]] = {}
@@ -49,7 +49,7 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 def constraint(*names: str) -> Callable[[Constraint], Constraint]:
-    """Register what checks the operations of these names before they are lowered."""
+    """Register a check that runs before operations of these names are lowered."""
 
     def register(made: Constraint) -> Constraint:
         for name in names:
@@ -87,7 +87,7 @@ class StablehloProgram:
 
 
 class RegionScope:
-    """Values by name on their way to instructions of one computation; a region's `outer` is what stands around it."""
+    """Values by name, as instructions of one computation; `outer` is a region's enclosing scope."""
 
     def __init__(self, program: StablehloProgram, builder: HloBuilder, outer: RegionScope | None = None) -> None:
         self.program = program
@@ -228,7 +228,7 @@ class RegionScope:
         return value
 
     def channel(self, op: StablehloOperation) -> int | None:
-        """The number of a channel; None where there is none."""
+        """Return a channel's number, or None."""
         handle = self.fields(op, "channel_handle").get("handle")
         return handle if isinstance(handle, int) and handle > 0 else None
 
@@ -246,7 +246,7 @@ class RegionScope:
         return shape
 
     def result_element(self, op: StablehloOperation, number: int = 0) -> PrimitiveType:
-        """The element type of a result, whose sizes need not be known."""
+        """Return the element type of a result, whose sizes may be unknown."""
         type_ = self._result(op, number).type
         if not isinstance(type_, TensorType) or type_.element is None:
             self.fail(op, f"expected a tensor of numbers as the result, not {type_}")
@@ -281,7 +281,7 @@ class RegionScope:
         return self.b.instruction(opcode, operands, shape, **attributes)
 
     def unpacked(self, i: HloInstruction, op: StablehloOperation) -> Instructions:
-        """The results of an instruction: itself, or the elements of the tuple that it gives where there are not exactly one."""
+        """Return an instruction's results: itself if there is one, else its tuple's elements."""
         if len(op.results) == 1:
             return [i]
         return [self.b.get_tuple_element(i, n) for n in range(len(op.results))]
@@ -303,7 +303,7 @@ class RegionScope:
             return self.operands(last)
 
     def lower(self, op: StablehloOperation) -> None:
-        """Make the instructions of an operation, and check that they are of the types that the text gives."""
+        """Lower an operation, and check its result types against the text."""
         if op.name in TERMINATORS:
             self.fail(op, "a return must be the last operation of its region")
         made = RULES.get(op.name)
@@ -336,7 +336,7 @@ class RegionScope:
 
     @contextmanager
     def placed(self, op: StablehloOperation) -> Iterator[None]:
-        """Show the operation in errors that do not say where they are."""
+        """Add the operation to errors without a position."""
         try:
             yield
         except (ShapeError, LiteralError, UnimplementedError) as error:
@@ -348,7 +348,9 @@ class RegionScope:
     # -- regions -----------------------------------------------------------------------------------
 
     def region(self, op: StablehloOperation, number: int, inputs: Sequence[Shape] | None = None) -> HloComputation:
-        """The computation of a region: a parameter for each argument, of the given shapes or of the types that the text gives."""
+        """Lower a region to a computation; parameters have the given shapes, or the text's
+        types.
+        """
         block = self.block(op, number)
         inner = self.inner("region")
         wanted = inputs if inputs is not None else [self.shape(op, a.type) for a in block.arguments]

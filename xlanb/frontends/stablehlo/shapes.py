@@ -15,10 +15,11 @@ from xlanb.shape.shape import TOKEN, ArrayShape, TupleShape, array, tuple_of
 
 
 def shape_of(type_: StablehloType) -> Shape:
-    """The shape of a type, row major.
+    """Return the shape of a type, row-major.
 
     Raises:
-        UnimplementedError: HLO has no such shape: a size without a bound, or an element type of another dialect.
+        UnimplementedError: HLO has no such shape: a size without a bound, or an element type of
+            another dialect.
     """
     if isinstance(type_, TensorType):
         return _array(type_)
@@ -53,10 +54,10 @@ def is_open(type_: StablehloType) -> bool:
 
 
 def closed(type_: StablehloType, argument: Any) -> Shape:
-    """The shape of a parameter whose open sizes are those of an argument: an array, or what else has a shape.
+    """Return the shape of a parameter, with open sizes from an argument (any object with a shape).
 
     Raises:
-        ArgumentError: the argument has another rank, or another size where the type has one.
+        ArgumentError: the argument has another rank, or differs in a size that the type states.
     """
     if not isinstance(type_, TensorType) or not is_open(type_):
         return shape_of(type_)
@@ -67,7 +68,7 @@ def closed(type_: StablehloType, argument: Any) -> Shape:
 
 
 def fits(shape: Shape, type_: StablehloType) -> bool:
-    """Whether a shape is one that the type stands for; a size that the type leaves open may be any."""
+    """Whether a shape matches a type; an open size matches any."""
     if isinstance(type_, TensorType):
         return (
             isinstance(shape, ArrayShape)

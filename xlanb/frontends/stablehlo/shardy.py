@@ -1,4 +1,4 @@
-"""Shardy's operations in a program for one device; how values lie on several is left out."""
+"""Shardy's operations in a program for one device; shardings are dropped."""
 
 from __future__ import annotations
 

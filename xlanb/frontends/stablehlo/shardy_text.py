@@ -40,7 +40,10 @@ def constraint(parser: Parser, name: str, at: int) -> StablehloOperation:
 
 
 def manual_computation(parser: Parser, name: str, at: int) -> StablehloOperation:
-    """`(%x) in_shardings=[...] out_shardings=[...] manual_axes={...} (%a: type) { ... } : types`."""
+    """Parse a manual_computation.
+
+    `(%x) in_shardings=[...] out_shardings=[...] manual_axes={...} (%a: type) { ... } : types`.
+    """
     c = parser.cursor
     operands = parser.operands_in_parentheses()
     attributes: dict[str, Any] = {}
@@ -62,7 +65,7 @@ def manual_computation(parser: Parser, name: str, at: int) -> StablehloOperation
 
 
 def _verbatim(parser: Parser) -> Opaque:
-    """What stands in brackets of any kind, with these."""
+    """Parse anything in brackets, and return it with them."""
     c = parser.cursor
     start = c.pos
     if c.text[c.pos : c.pos + 1] not in _CLOSING:

@@ -1,4 +1,6 @@
-"""What a source begins with, and places in its text, for messages: `line:column: what is wrong`, and the line with a caret."""
+"""The kind of a source, and positions for messages: `line:column: error`, and the line with a
+caret.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Special functions of CHLO, which hlo/special_functions.py has as formulas: in single precision at least, those of two operands in double."""
+"""Special functions of CHLO, by the formulas of hlo/special_functions.py.
+
+They are computed in single precision at least, those of two operands in double.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The types of MLIR text: `tensor<2x?xf32, #stablehlo.bounds<?, 3>>`, `tuple<...>`, `!stablehlo.token`."""
+"""The types of MLIR text: `tensor<2x?xf32, #stablehlo.bounds<?, 3>>`, `tuple<...>`,
+`!stablehlo.token`.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ SCALARS = _scalars()
 
 
 class TypeParser:
-    """Reads types; `attribute` reads an attribute, `alias` finds what `!name` stands for."""
+    """Parse types; `attribute` parses an attribute, `alias` resolves `!name`."""
 
     def __init__(self, cursor: MlirCursor, attribute: Callable[[], Any]) -> None:
         self.cursor = cursor
@@ -58,10 +60,10 @@ class TypeParser:
         self._attribute = attribute
 
     def type(self) -> StablehloType:
-        """Any type.
+        """Parse any type.
 
         Raises:
-            HloParseError: none stands here.
+            HloParseError: there is none here.
             UnimplementedError: a quantized type.
         """
         c = self.cursor
@@ -128,7 +130,7 @@ class TypeParser:
         return OpaqueType(c.source[start : c.pos].strip())
 
     def _balanced(self) -> None:
-        """Eat what stands in angle brackets."""
+        """Consume an expression in angle brackets."""
         c = self.cursor
         start = c.pos
         c.expect("<")
