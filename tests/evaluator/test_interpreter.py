@@ -149,6 +149,19 @@ def test_one_instruction_does_not_read_hidden_state():
         evaluate_instruction(module.entry_computation.root, [np.float32(0), np.float32(1)])
 
 
+@pytest.mark.parametrize(("bounds", "result"), [("f8e4m3fn", "bf16"), ("bf16", "f8e4m3fn"), ("f32", "f16")])
+def test_random_numbers_may_have_another_float_type_than_their_bounds(bounds, result):
+    values = evaluate(f"""HloModule m
+ENTRY e {{
+  a = {bounds}[] constant(1)
+  b = {bounds}[] constant(2)
+  ROOT r = {result}[1000] rng(a, b), distribution=rng_uniform
+}}""")
+    assert str(values.dtype) in {"bfloat16", "float8_e4m3fn", "float16"}
+    wide = values.astype(np.float32)
+    assert ((wide >= 1) & (wide < 2)).all()
+
+
 def test_numpys_warnings_do_not_leak():
     text = "HloModule m\nENTRY e { p = f32[3] parameter(0)\n l = f32[3] log(p)\n ROOT c = s8[3] convert(l) }"
     np.testing.assert_array_equal(evaluate(text, np.array([-1, 0, np.inf], np.float32)), [0, -128, 127])

@@ -38,6 +38,8 @@ def _starts(
     vector_dim: int,
 ) -> list[Array | int]:
     """For each operand dimension where the slices begin: an array over the batch, or 0 for all."""
+    if vectors.shape[-1] != len(index_map):  # a dynamic dimension
+        raise EvaluationError(f"index vectors have {vectors.shape[-1]} elements instead of {len(index_map)}")
     starts: list[Array | int] = [0] * rank
     for k, d in enumerate(index_map):
         starts[d] = vectors[..., k]

@@ -178,4 +178,6 @@ def _rng(ev: Evaluator, i: HloInstruction, a: Array, b: Array) -> Array:
             generator.integers(int(low), top, shape.dimensions, dtype=holder).astype(widen(a).dtype).astype(shape.dtype)
         )
     values = narrow(low + (high - low) * generator.random(shape.dimensions), shape.dtype)
-    return np.where(widen(values) >= high, a, values)  # rounding may reach the bound, which is open
+    return np.where(
+        widen(values) >= high, narrow(low, shape.dtype), values
+    )  # rounding may reach the bound, which is open

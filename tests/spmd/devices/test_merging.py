@@ -197,11 +197,26 @@ def test_devices_that_may_go_different_ways_run_by_themselves() -> None:
         ("z = f32[] constant(0)\n  o = f32[] constant(1)\n  g = f32[4] rng(z, o), distribution=rng_uniform\n  ROOT r = f32[4] add(x, g), sharding={devices=[4]<=[4]}", "not a pure function"),
         (f"ROOT r = f32[4] all-reduce(x), channel_id=1, {ALL}, to_apply=odd", "not a plain binary operation"),
         ("ROOT r = f32[4] negate(x)", "may differ"),
+        ("ROOT r = bf16[4] copy(x), sharding={devices=[4]<=[4]}", "r mixes floats of several types"),
+        ("ROOT r = bf16[4] call(x), to_apply=same, sharding={devices=[4]<=[4]}", "r mixes floats of several types"),
     ],
 )  # fmt: skip
 def test_what_is_not_merged_says_why(body: str, words: str) -> None:
     odd = "odd { a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  c = f32[] add(a, b)\n  ROOT s = f32[] tanh(c) }\n"
-    assert words in why_not(of_four(body, odd))
+    same = "same { a = bf16[4] parameter(0)\n  ROOT s = bf16[4] copy(a) }\n"
+    assert words in why_not(of_four(body, odd + same))
+
+
+def test_results_have_the_declared_type_where_a_copy_rounds() -> None:
+    text = """HloModule m, num_partitions=2
+ENTRY e {
+  x = f8e5m2[4,4] parameter(0), sharding={devices=[2,1]<=[2]}
+  y = f32[4,4] copy(x), sharding={devices=[2,1]<=[2]}
+  ROOT c = f32[8,4] concatenate(x, y), dimensions={0}
+}"""
+    result = xlanb.compile(text)(np.ones((4, 4), ml_dtypes.float8_e5m2))
+    assert result.dtype == np.float32
+    np.testing.assert_array_equal(result, np.ones((8, 4)))
 
 
 def test_results_that_differ_without_a_sharding_are_an_error_at_every_call() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from xlanb.errors import EvaluationError
 from xlanb.evaluator import evaluate
 from xlanb.hlo import parse
 from xlanb.shape import ArrayShape
@@ -111,3 +112,37 @@ def test_unbounded_dimensions_and_static_modules_stay():
     for shape in ("f32[?]", "f32[4]"):
         text = f"HloModule m\nENTRY main {{\n  x = {shape} parameter(0)\n  ROOT n = {shape} negate(x)\n}}"
         assert not PASSES["dynamic_padder"]().run(parse(text)).changed
+
+
+@pytest.mark.parametrize(
+    "instruction", ["gather(x, j), offset_dims={0,2}", "scatter(x, j, u), update_window_dims={0,2}, to_apply=add"]
+)
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_index_vectors_may_have_a_dynamic_size(instruction, count):
+    scattered = instruction.startswith("scatter")
+    attributes = (
+        "inserted_window_dims={}, scatter_dims_to_operand_dims={1,0}"
+        if scattered
+        else "collapsed_slice_dims={}, start_index_map={1,0}, slice_sizes={2,3}"
+    )
+    text = f"""HloModule m
+{ADD}ENTRY e {{
+  x = f32[10,4] parameter(0)
+  j = s32[1,<=2] parameter(1)
+  u = f32[2,1,3] parameter(2)
+  ROOT r = {"f32[10,4]" if scattered else "f32[2,1,3]"} {instruction}, {attributes}, index_vector_dim=1
+}}"""
+    module = parse(text)
+    PASSES["dynamic_padder"]().run(module)
+    module.verify()
+    x, updates = np.arange(40, dtype=np.float32).reshape(10, 4), np.ones((2, 1, 3), np.float32)
+    arguments = x, np.ones((1, count), np.int32), updates
+    for program in (parse(text), module):
+        if count < 2:
+            with pytest.raises(EvaluationError, match=f"index vectors have {count} elements instead of 2"):
+                evaluate(program, *arguments)
+            continue
+        result = evaluate(program, *arguments)
+        expected = x.copy()
+        expected[1:3, 1:4] += 1
+        np.testing.assert_array_equal(result, expected if scattered else x[1:3, 1:4][:, None])

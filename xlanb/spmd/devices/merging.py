@@ -23,6 +23,7 @@ from typing import Final
 
 import numpy as np
 
+from xlanb.analysis.mixed_precision import is_mixed
 from xlanb.evaluator.collectives import is_plain_collective, reduction
 from xlanb.evaluator.interpreter import evaluate_instruction
 from xlanb.hlo.attributes import PaddingDimension, SliceDimension
@@ -32,6 +33,7 @@ from xlanb.hlo.devices import why_several
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.hlo.shape_inference.registry import compatible
 from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
 from xlanb.shape.shape import tuple_of
 from xlanb.spmd.devices.distribution import Distribution, row_major
@@ -76,6 +78,7 @@ def merged(module: HloModule, distribution: Distribution, most: int) -> HloModul
 def _merged(module: HloModule, distribution: Distribution, most: int) -> HloModule:
     if module.host_callbacks:
         raise NotMergedError("it calls Python functions, which may depend on the device")
+    _refuse_mixed_precision(module)
     _drop_layouts(module)
     source = module.entry_computation
     target = module.add_computation(f"{source.name}_all_devices")
@@ -104,6 +107,29 @@ def _merged(module: HloModule, distribution: Distribution, most: int) -> HloModu
 
 
 _KEPT_HEADER: Final = frozenset(("is_dynamic",))
+
+
+def _refuse_mixed_precision(module: HloModule) -> None:
+    """Check that operations on views of whole arrays can take their element type from operands.
+
+    Raises:
+        NotMergedError: floats of several types meet in an instruction, or in a call's arguments.
+    """
+    for i in module.instructions():
+        if is_mixed(i) or (i.opcode in _CALLS and not _takes_its_arguments(i)):
+            raise NotMergedError(f"{i.name} mixes floats of several types")
+
+
+def _takes_its_arguments(i: HloInstruction) -> bool:
+    """Whether the parameters and results of what a call runs have the types of its own."""
+    condition = i.attributes.get("condition")
+    for n, c in enumerate(i.called_computations):
+        given = (i.operands[1 + n],) if i.opcode is Op.CONDITIONAL else i.operands
+        if not all(compatible(p.shape, o.shape) for p, o in zip(c.parameters, given, strict=True)):
+            return False
+        if c is not condition and not compatible(c.root.shape, i.shape):
+            return False
+    return True
 
 
 def _drop_layouts(module: HloModule) -> None:

@@ -268,6 +268,8 @@ def _gather(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value
     gone = {*i.ints("collapsed_slice_dims"), *i.ints("operand_batching_dims")}
     slices, dims = i.ints("slice_sizes"), x.array.array_shape.dimensions
     windows = [d for d in range(len(dims)) if d not in gone]
+    if i.attributes["index_vector_dim"] in indices.sizes:
+        return None
     if any(d not in windows or slices[d] != dims[d] for d in x.sizes):
         return None
     starts = [d for d in range(i.array_shape.rank) if d not in offsets]
