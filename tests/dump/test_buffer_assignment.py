@@ -1,4 +1,4 @@
-"""Reports of buffer assignment, read back."""
+"""Buffer assignment reports, parsed."""
 
 from __future__ import annotations
 

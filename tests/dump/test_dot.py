@@ -1,4 +1,4 @@
-"""Graphviz graphs of dumps: read whatever they hold, drawn with clusters and colours, never trusted."""
+"""Graphviz graphs of dumps: read any content, draw clusters and colors, trust nothing."""
 
 from __future__ import annotations
 

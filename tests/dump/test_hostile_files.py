@@ -1,4 +1,4 @@
-"""Files of dump directories that are not what they seem."""
+"""Files in dump directories that are not what their names say."""
 
 from __future__ import annotations
 

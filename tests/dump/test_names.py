@@ -1,4 +1,4 @@
-"""Names of dumped files, taken apart and put together."""
+"""Names of dumped files, decoded and encoded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PyTorch/XLA writes of its lazy graphs opens as a dump directory."""
+"""PyTorch/XLA's files about lazy graphs open as a dump directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A small dump of XLA:GPU for an H100: two kernels, a CUDA graph, a loop, and the steps of priority fusion."""
+"""A small dump of XLA:GPU for an H100.
+
+It has two kernels, a CUDA graph, a loop, and the steps of priority fusion.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +108,7 @@ SASS = """\
 
 
 def write_dump(folder: Path, **files: str) -> None:
-    """A small dump of XLA:GPU; `files` replace or add some by their endings, "" leaves one out."""
+    """Write a small dump of XLA:GPU; `files` replace or add some by suffix, "" omits one."""
     texts = {
         "before_optimizations.txt": BEFORE,
         "0001.fusion.after_pipeline-start.before_priority-fusion.txt": BEFORE,

@@ -1,4 +1,4 @@
-"""Ablation: what the program costs without each pass."""
+"""Ablation: the cost of the program without each pass."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_figure_has_a_bar_for_each_pass() -> None:
 
 def test_a_client_spreads_the_work() -> None:
     class Client:
-        """What Dask's client does, here at once."""
+        """Dask's client, executing immediately."""
 
         def map(self, work, jobs, pure):  # type: ignore[no-untyped-def]
             assert not pure
@@ -77,7 +77,7 @@ def test_times_of_another_process_are_told_by_its_own_whole_pipeline() -> None:
 
 
 def test_the_first_compilation_is_not_the_one_that_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is cold is cold for the whole pipeline, which comes first: counted, it would make every pass look dear."""
+    """The whole pipeline comes first and is cold: counted, every pass would look expensive."""
     calls: list[tuple[str, ...]] = []
 
     def slow_at_first(module: object) -> object:

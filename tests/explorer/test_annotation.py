@@ -1,4 +1,4 @@
-"""The lines of a source with what they cost and what they became."""
+"""The lines of a source, with their costs and what they became."""
 
 from __future__ import annotations
 

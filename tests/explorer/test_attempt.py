@@ -1,4 +1,4 @@
-"""A refused fusion made all the same: what it would cost, the branch in which it is done, and what was measured."""
+"""A refused fusion done anyway: its estimated cost, its branch, and the measurements."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ X = np.linspace(0.1, 1.5, 16, dtype=np.float32)
 
 
 class WrongTrigonometry(HloPass):
-    """sine(x) => cosine(x), a rewrite that is wrong, after one that is right."""
+    """sine(x) => cosine(x), a wrong rewrite, after a right one."""
 
     name = "test-wrong-trigonometry"
 
@@ -72,7 +72,10 @@ def test_the_pass_and_the_rewrite_are_named() -> None:
 
 
 class WrongAfterTwoSteps(HloPass):
-    """negate(negate(x)) => x, then tanh(x) => -tanh(-x), right once both of its steps are done, then a rewrite that is wrong."""
+    """A right rewrite in two steps, then a wrong one.
+
+    negate(negate(x)) => x, then tanh(x) => -tanh(-x), which is right once both steps are done.
+    """
 
     name = "test-wrong-after-two-steps"
 
@@ -99,7 +102,7 @@ def test_the_module_is_looked_at_between_rewrites_not_within_one() -> None:
 
 
 class WrongCount(HloPass):
-    """sine(x) => a reshape to another number of elements, which no text of HLO can say."""
+    """sine(x) => a reshape to another number of elements, which HLO text cannot express."""
 
     name = "test-wrong-count"
 

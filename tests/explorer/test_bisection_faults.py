@@ -1,4 +1,7 @@
-"""A formula or a guard made wrong is named; `python -m benchmarks bisect` tries every rule and every pass."""
+"""A wrong formula or guard is named.
+
+`python -m benchmarks bisect` tries every rule and every pass.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Branches: what is left to run after any stage, edited modules, passes left out and moved, and their comparison."""
+"""Branches: remaining passes after any stage, edited modules, omitted and moved passes."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_a_run_becomes_a_stage_with_the_time_of_each_kernel(whole: xlanb.Compila
 
 
 class Breaks(HloPass):
-    """Swaps no dimensions where some should be swapped."""
+    """Does not transpose where it should."""
 
     def apply(self, module: HloModule) -> None:
         for i in module.instructions():
@@ -240,7 +240,7 @@ def test_what_breaks_in_a_branch_is_found_at_its_pass_and_the_branch_can_be_left
 
 
 class Stumbles(HloPass):
-    """Raises what no pass should."""
+    """Raises an error that no pass should."""
 
     def apply(self, module: HloModule) -> None:
         raise KeyError("lost")

@@ -1,4 +1,4 @@
-"""The stages to come: each stage that runs was announced, in the order of the list, and one can run to any of them."""
+"""The remaining stages: each stage that runs was listed, in order, and can be run to."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def announced(compilation: xlanb.Compilation) -> list[str]:
 
 
 def follow(compilation: xlanb.Compilation) -> None:
-    """Step to the end; only passes of a loop that reached its fixed point may be passed over."""
+    """Step to the end; only passes of a loop that reached its fixed point may be skipped."""
     while coming := compilation.coming:
         stage = compilation.step()
         assert stage is not None, announced(compilation)

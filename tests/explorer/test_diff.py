@@ -1,4 +1,4 @@
-"""Modules and traces compared by structure: names, places and layouts do not confuse it."""
+"""Modules and traces compared by structure, independent of names, places and layouts."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_traces_are_aligned_by_pass() -> None:
 
 
 def test_users_of_one_constant_are_not_taken_for_one_another() -> None:
-    """A zero that everything takes says nothing about who takes it."""
+    """A zero that everything uses does not identify its users."""
     before = """HloModule m
 ENTRY e {
   z = f32[] constant(0)

@@ -1,4 +1,4 @@
-"""Dump directories: modules ranked, names decoded, a module as a Trace; bad files harm nobody."""
+"""Dump directories: modules ranked, names decoded, a module as a Trace; bad files do no harm."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ LONG = (
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A dump of one program and a helper, with a fixed point of two rounds."""
+    """Return a dump of one program and a helper, with a fixed point of two rounds."""
     through = "HLO_passes_through_layout_assignment"
     files = {
         "before_optimizations.txt": FIRST,

@@ -1,4 +1,4 @@
-"""What stands beside the HLO of a dump: Shardy's own MLIR, the thunks of a GPU."""
+"""Other artifacts in a dump: Shardy's own MLIR, a GPU's thunks."""
 
 from __future__ import annotations
 

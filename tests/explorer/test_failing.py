@@ -1,4 +1,4 @@
-"""Tests for reductions: each holds for a module with its fault, and for none without."""
+"""Failure tests: each holds for a module with its fault, and for none without."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ENTRY e {
 
 
 def without_tanh(module: HloModule, arrays: Sequence[Any]) -> Any:
-    """A compiler that takes tanh for its operand."""
+    """A compiler that replaces tanh by its operand."""
     copy = module.clone()
     for i in list(copy.instructions()):
         if i.opcode is HloOpcode.TANH:
@@ -64,7 +64,7 @@ def test_only_passes_that_there_are_can_be_left_out() -> None:
 
 @dataclass(frozen=True)
 class _Refuses(HloPass):
-    """Refuses every tanh."""
+    """Rejects every tanh."""
 
     def apply(self, module: HloModule) -> None:
         if any(i.opcode is HloOpcode.TANH for i in module.instructions()):

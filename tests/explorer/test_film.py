@@ -1,4 +1,4 @@
-"""A film of a trace: what it says, and what it cannot be made of."""
+"""A film of a trace: its contents, and traces without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A compilation for a GPU of our own, recorded and stepped: its passes, its code, its launches, as of a dump of the real one."""
+"""A compilation for a GPU by our compiler, recorded and stepped, as from a real dump.
+
+Checks its passes, its code and its launches.
+"""
 
 from __future__ import annotations
 

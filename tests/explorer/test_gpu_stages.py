@@ -1,6 +1,6 @@
 """A dump of XLA:GPU as a Trace.
 
-Code of the kernels, the program of launches, and the real reasons of its fusions.
+Code of the kernels, the launch program, and the real reasons of its fusions.
 """
 
 from __future__ import annotations
@@ -208,7 +208,17 @@ def test_a_dump_without_thunks_or_tools_is_read_as_far_as_it_goes(tmp_path: Path
     assert not any(s.decisions for s in trace)
 
 
-@pytest.mark.parametrize("end", ["1.ptx", "1.ptxas.txt", "1.sass", "thunk_metadata.txt", "priority_fusion_dump.txt", "gpu_target_config.pbtxt"])  # fmt: skip
+@pytest.mark.parametrize(
+    "end",
+    [
+        "1.ptx",
+        "1.ptxas.txt",
+        "1.sass",
+        "thunk_metadata.txt",
+        "priority_fusion_dump.txt",
+        "gpu_target_config.pbtxt",
+    ],
+)
 @pytest.mark.parametrize("text", ["hello {", "\0" * 400, "9" * 5000])
 def test_a_broken_file_costs_only_what_stands_in_it(tmp_path: Path, end: str, text: str) -> None:
     write_dump(tmp_path, **{end: text})

@@ -1,4 +1,4 @@
-"""From a fusion's instruction back to its node and line, and from a node forwards to the fusions it went into."""
+"""Trace a fused instruction back to its node and line, and a node forwards to its fusions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stepper: one stage at a time, the same result as compiling at once, everything recorded."""
+"""The stepper: one stage at a time, the same result as compiling at once, all recorded."""
 
 from __future__ import annotations
 

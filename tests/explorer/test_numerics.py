@@ -1,4 +1,4 @@
-"""Results after every pass: ranges, what is not finite, errors, and limits that hold."""
+"""Results after every pass: ranges, non-finite elements, errors, and limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`recording`: the traces of what is compiled meanwhile, in any thread, with the runs of the programs."""
+"""`recording`: the traces and runs of programs compiled in the block, in any thread."""
 
 from __future__ import annotations
 

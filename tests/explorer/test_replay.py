@@ -1,4 +1,4 @@
-"""Why and why not of the real XLA: its dump holds facts, xlanb's conditions are asked about its modules."""
+"""Explaining the real XLA: facts from its dump, and xlanb's conditions on its modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reproducers: each file is run by a process of its own, which sees the fault, and sees none where there is none."""
+"""Reproducers: a separate process runs each file, and reports the fault only if it exists."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ ENTRY e {
 
 
 def has_tanh(module: HloModule) -> bool:
-    """A tanh is in the program."""
+    """Whether the program has a tanh."""
     return any(i.opcode is HloOpcode.TANH for i in module.instructions())
 
 
 @dataclass(frozen=True)
 class NoTanh(HloPass):
-    """Take tanh for its operand: x = tanh(y) => x = y."""
+    """Replace tanh by its operand: x = tanh(y) => x = y."""
 
     name = "no-tanh"
 
@@ -56,7 +56,7 @@ class NoTanh(HloPass):
 
 @dataclass(frozen=True)
 class Refuses(HloPass):
-    """Raise where there is a tanh."""
+    """Raise if there is a tanh."""
 
     name = "refuses"
 
@@ -66,7 +66,7 @@ class Refuses(HloPass):
 
 
 def run(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """The file as somebody would run it who was sent it."""
+    """Run the file as its recipient would."""
     path = folder / "fault.py"
     path.write_text(text, encoding="utf-8")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
@@ -82,7 +82,7 @@ def run(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def without_tanh(module: HloModule, arrays: Sequence[Any]) -> Any:
-    """A compiler that takes tanh for its operand."""
+    """A compiler that replaces tanh by its operand."""
     copy = module.clone()
     NoTanh().run(copy)
     return evaluate(copy, *arrays)
@@ -105,7 +105,7 @@ def test_a_wrong_result_is_shown_beside_the_expected_one(tmp_path: Path) -> None
     made = small.reproducer()
     assert "a compiler without tanh and xlanb's interpreter give different results" in made.title
     assert "expected: [[0.8" in made.text
-    # what computed it is named by the file and is no part of xlanb: put the fault in, and take it out
+    # The file names what computed it, which is not part of xlanb: insert the fault, and remove it.
     fault = "import numpy\n\ndef without_tanh(module, arrays):\n    return arrays[0]\n"
     right = "def without_tanh(module, arrays):\n    return xlanb.evaluate(module, *arrays)\n"
     assert run(made.text.replace("seen = ", fault + "\nseen = "), tmp_path).returncode == 1
@@ -142,7 +142,7 @@ def test_a_pass_that_moves_the_numbers(tmp_path: Path) -> None:
 
 
 def test_code_that_moves_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file runs xlanb's compiled code, which is right: the fault here is of this process."""
+    """The file runs xlanb's compiled code, which is right: only this process has the fault."""
     wrong = failing.Way("xlanb's code", lambda m, arrays: -evaluate(m, *arrays), "xlanb.compile(module)(*arrays)")
     monkeypatch.setattr("xlanb.explorer.reproducer.compiled", wrong)
     trace = xlanb.trace(TEXT)

@@ -1,4 +1,4 @@
-"""The text of Python lines in a trace: as it was when the program was traced."""
+"""The text of Python lines in a trace, as they were when the program was traced."""
 
 from __future__ import annotations
 

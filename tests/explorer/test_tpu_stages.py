@@ -1,4 +1,7 @@
-"""A dump of XLA:TPU as a Trace: memory space assignment, the schedule, the LLO programs; alone or beside the HLO dumps."""
+"""A dump of XLA:TPU as a Trace, with or without the HLO dumps.
+
+It has memory space assignment, the schedule, and the LLO programs.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ START = 1795425055000000000
 
 
 def write_llo(folder: Path, at: int = 0, hlo: str = HLO) -> None:
-    """The LLO dumps of a compilation that begins `at` units after the first."""
+    """Write the LLO dumps of a compilation that begins `at` units after the first."""
     folder.mkdir(parents=True, exist_ok=True)
     for k, (name, text) in enumerate(SPACES.items()):
         (folder / f"{START + at}-TLP-{k:02d}-memory-space-assignment-{name}.txt").write_text(text)
@@ -75,7 +78,7 @@ def write_llo(folder: Path, at: int = 0, hlo: str = HLO) -> None:
 
 @pytest.fixture
 def dump(tmp_path: Path) -> Path:
-    """A module with its LLO in the folder below, as the child of peers leaves it."""
+    """Return a module with its LLO in a subfolder, as a peer process leaves it."""
     (tmp_path / "module_0000.jit_f.cl_1.before_optimizations.txt").write_text(HLO)
     (tmp_path / "module_0000.jit_f.cl_1.after_optimizations.txt").write_text(HLO)
     (tmp_path / "module_0000.jit_f.cl_1.target_arguments.txt").write_text(TARGET)
@@ -84,7 +87,7 @@ def dump(tmp_path: Path) -> Path:
 
 
 def test_llo_gives_stages_after_the_hlo(dump: Path) -> None:
-    """Nothing is read before it is looked at."""
+    """Nothing is read before it is used."""
     trace = xlanb.read_dump(dump)[0]
     assert [(s.kind, s.name) for s in trace.stages[-4:]] == [
         ("memory_space_assignment", "memory_space_assignment"),
@@ -113,7 +116,7 @@ def test_program_knows_its_chip_and_whom_it_serves(dump: Path) -> None:
 
 
 def test_llo_stages_are_a_trace(dump: Path) -> None:
-    """A stage that changed nothing shares the text of the one before it; texts are compared line by line."""
+    """A stage that changed nothing shares the previous text; texts are compared line by line."""
     trace = xlanb.read_dump(dump)[0]["neg.1"].after.trace
     assert isinstance(trace, Trace)
     assert [(s.name, s.changed) for s in trace] == [
@@ -126,7 +129,7 @@ def test_llo_stages_are_a_trace(dump: Path) -> None:
 
 
 def test_schedule_joins_hlo_and_programs(dump: Path) -> None:
-    """An instruction that shares a program has its bundles; the copy is beside."""
+    """An instruction that shares a program has its bundles; the copy runs concurrently."""
     schedule = xlanb.read_dump(dump)[0]["tpu_schedule"].after
     assert isinstance(schedule, TpuScheduleRecord)
     assert [(i.name, i.program, i.bundles) for i in schedule.instructions[2:]] == [
@@ -145,7 +148,7 @@ def test_memory_spaces_name_the_prefetched_parameter(dump: Path) -> None:
 
 
 def test_unreadable_report_is_a_text_that_says_why(dump: Path) -> None:
-    """The other stages are read all the same."""
+    """The other stages are still read."""
     (file,) = (dump / "llo").glob("*neg.1-*utilization.txt")
     file.write_text("nonsense")
     trace = xlanb.read_dump(dump)[0]
@@ -165,7 +168,7 @@ def test_llo_alone_is_a_module(tmp_path: Path) -> None:
 
 
 def test_compilations_go_to_their_modules(dump: Path) -> None:
-    """Two modules, two compilations in one folder: each by the name in its HLO."""
+    """Two modules, two compilations in one folder: matched by the name in their HLO."""
     (dump / "module_0002.jit_g.after_optimizations.txt").write_text(HLO.replace("jit_f", "jit_g"))
     write_llo(dump / "llo", at=100, hlo=HLO.replace("jit_f", "jit_g"))
     listing = xlanb.read_dump(dump).listing
@@ -176,7 +179,7 @@ def test_compilations_go_to_their_modules(dump: Path) -> None:
 
 
 def test_chip_is_unknown_without_target(tmp_path: Path) -> None:
-    """No times then, but bundles all the same."""
+    """Then it has bundles, but no times."""
     write_llo(tmp_path)
     program = xlanb.read_dump(tmp_path)[0]["neg.1"].after
     assert (program.chip, program.seconds) == (None, None)
@@ -184,7 +187,7 @@ def test_chip_is_unknown_without_target(tmp_path: Path) -> None:
 
 
 def test_revision_of_libtpu_is_no_part_of_the_module_name(dump: Path) -> None:
-    """The files of Shardy, which lack it, are the same module's; helpers are known by their names."""
+    """Shardy's files, without the revision, belong to the same module; helpers go by name."""
     shardy = dump / "shardy" / "module_0000.jit_f"
     shardy.mkdir(parents=True)
     (shardy / "00.input_module.mlir").write_text("module @jit_f {}")
@@ -197,7 +200,7 @@ def test_revision_of_libtpu_is_no_part_of_the_module_name(dump: Path) -> None:
 
 
 def test_compressed_dumps_are_read_alike(tmp_path: Path) -> None:
-    """LLO is large text: whoever keeps it may compress it."""
+    """LLO is large text, so users may compress it."""
     write_llo(tmp_path)
     for file in list(tmp_path.iterdir()):
         file.with_name(file.name + ".gz").write_bytes(gzip.compress(file.read_bytes()))
@@ -210,7 +213,7 @@ def test_compressed_dumps_are_read_alike(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
 def test_pipe_in_place_of_the_hlo_does_not_block(tmp_path: Path) -> None:
-    """It is not a regular file, and is not listed."""
+    """It is not a regular file, so it is not listed."""
     write_llo(tmp_path)
     (file,) = tmp_path.glob("*-TLP-hlo.txt")
     file.unlink()
@@ -220,7 +223,7 @@ def test_pipe_in_place_of_the_hlo_does_not_block(tmp_path: Path) -> None:
 
 
 def test_cost_analysis_of_the_compiler_is_kept_with_the_schedule(dump: Path) -> None:
-    """Whoever compiled it has XLA's own estimate."""
+    """The compiling process has XLA's own estimate."""
     files = xlanb.read_dump(dump).ranked[0].files
     trace = dump_trace(files, {"flops": 197e6, "optimal_seconds": 2e-6})
     roofline = trace["tpu_schedule"].after.roofline()

@@ -1,4 +1,4 @@
-"""A name that does not exist is an error that suggests the nearest, everywhere a name is asked for."""
+"""An unknown name raises an error that suggests the nearest one, wherever a name is given."""
 
 import numpy as np
 import pytest
@@ -90,7 +90,7 @@ def test_a_known_pass_that_a_pipeline_does_not_have_is_left_out_without_a_word()
 
 
 def test_a_flag_may_switch_off_what_is_not_in_the_pipeline():
-    """As in XLA: one flag serves programs of several pipelines."""
+    """As in XLA: one flag serves programs with different pipelines."""
     with flags(xla_disable_hlo_passes=("no-such-pass", "fusion")):
         assert "fusion" not in [s.name for s in xlanb.trace(TEXT).changed]
 

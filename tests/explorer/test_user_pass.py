@@ -1,4 +1,4 @@
-"""Passes of one's own: made of functions and classes, tried out, refused where they cannot be."""
+"""User passes: made from functions and classes, tried, and rejected if invalid."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from xlanb.transforms import PASSES, HloPass, base
 
 @pytest.fixture(autouse=True)
 def registry() -> Iterator[None]:
-    """What a test registers is gone after it: other tests walk through all passes."""
+    """Remove what a test registers: other tests visit all passes."""
     _ = len(PASSES)  # all of them are there from here on
     before = dict(base._REGISTRY)
     yield
@@ -26,7 +26,7 @@ def registry() -> Iterator[None]:
 
 
 def swap_operands(module: HloModule) -> None:
-    """Multiplications the other way round."""
+    """Swap the operands of multiplications."""
     for c in module.post_order():
         for i in c.post_order():
             if i.opcode is HloOpcode.MULTIPLY:

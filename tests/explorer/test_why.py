@@ -1,4 +1,4 @@
-"""Why two things are together or apart: recorded decisions under all names, and what became of them."""
+"""Why two instructions are fused or not: decisions under all names, and the outcome."""
 
 from __future__ import annotations
 

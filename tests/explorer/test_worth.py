@@ -1,4 +1,4 @@
-"""What each pass is worth: measured pass by pass, told as it is known."""
+"""The effect of each pass, measured and reported one by one."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from xlanb.transforms.pipeline import HloPassPipeline
 
 
 def build(text: str | HloModule) -> GpuExecutable:
-    """Compile as it stands, with PTX of every kernel."""
+    """Compile without changes, and PTX of every kernel."""
     module = xlanb.hlo.parse(text) if isinstance(text, str) else text
     module.verify()
     exe = compile_module(module, GpuCompileOptions(passes=HloPassPipeline("none", [])))
@@ -32,7 +32,7 @@ def flat(value: Any) -> list[np.ndarray]:
 
 @pytest.fixture
 def check() -> Callable[..., GpuExecutable]:
-    """Compile a program without passes, run it, and compare with what the evaluator gives."""
+    """Compile a program without passes, run it, and compare with the evaluator."""
 
     def compare(text: str, *arrays: Any, rtol: float = 0.0, atol: float = 0.0) -> GpuExecutable:
         exe = build(text)

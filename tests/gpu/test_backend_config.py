@@ -1,4 +1,4 @@
-"""The text that XLA:GPU writes beside an instruction."""
+"""The backend config text that XLA:GPU writes for an instruction."""
 
 from xlanb.gpu import backend_config
 from xlanb.hlo import parse

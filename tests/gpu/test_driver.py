@@ -1,4 +1,7 @@
-"""Runs on a device: against a driver that is none, which gives memory of this process and runs kernels by the emulator; and on a real one where it is."""
+"""Runs on a device: against a fake driver, and on a real one if there is one.
+
+The fake allocates memory in this process, and runs kernels by the emulator.
+"""
 
 import ctypes
 from types import SimpleNamespace
@@ -15,7 +18,7 @@ from xlanb.transforms.pipeline import HloPassPipeline
 
 
 class Function:
-    """A function of a library, as ctypes has them."""
+    """A library function, as in ctypes."""
 
     def __init__(self, run):
         self.run = run
@@ -25,7 +28,7 @@ class Function:
 
 
 class FakeCuda:
-    """The driver's functions over memory of this process."""
+    """The driver's functions on memory of this process."""
 
     def __init__(self, exe):
         self.emulator, self.kernels = Emulator(exe.program), {k.code.function: k for k in exe.kernels}
@@ -98,7 +101,7 @@ class FakeCuda:
 
 @pytest.fixture
 def on_fake(monkeypatch):
-    """Compiles a program for a device whose driver is a fake; gives the executable and the fake."""
+    """Compile a program for a device with a fake driver; return the executable and the fake."""
 
     def build(text):
         exe = compile_module(xlanb.hlo.parse(text), GpuCompileOptions(passes=HloPassPipeline("none", [])))

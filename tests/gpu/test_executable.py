@@ -1,4 +1,7 @@
-"""Programs compiled for a GPU that is not here: kernels, launch sequence, PTX, and their emulation against the evaluator."""
+"""Programs compiled for an absent GPU.
+
+Checks kernels, launch sequence, PTX, and the emulation against the evaluator.
+"""
 
 import numpy as np
 import pytest
@@ -65,7 +68,7 @@ def build(text):
 
 
 def check(text, *arrays):
-    """The emulated result, which must be the evaluator's."""
+    """Return the emulated result, which must equal the evaluator's."""
     exe = build(text)
     got, want = exe.emulate(*arrays), xlanb.evaluate(xlanb.hlo.parse(text), *arrays)
     np.testing.assert_allclose(got, want, rtol=1e-6)

@@ -1,4 +1,4 @@
-"""Instructions without a kernel become others, though no pass has run."""
+"""Instructions without a kernel are expanded, even if no pass has run."""
 
 import numpy as np
 import pytest

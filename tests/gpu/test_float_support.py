@@ -1,4 +1,4 @@
-"""Which narrow types a GPU computes in as they are."""
+"""The narrow float types that a GPU computes in directly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which instruction of a fusion decides its emitter."""
+"""The instruction of a fusion that determines its emitter."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a launch computes and moves, by hand."""
+"""Operations and bytes of a launch, calculated by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What XLA:GPU wants of layouts, by device."""
+"""XLA:GPU's layout constraints, by device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of cuDNN and cuBLAS: what they mean to the evaluator, and kernels of ours in their place."""
+"""cuDNN and cuBLAS calls: their meaning in the evaluator, and our kernels that replace them."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Occupancy against NVIDIA's occupancy calculator, worked out by hand from its rules."""
+"""Occupancy against NVIDIA's occupancy calculator, calculated by hand from its rules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from xlanb.gpu.occupancy import occupancy
 CASES = [
     # 2048 threads are 64 warps: 8 blocks of 8 warps
     ("a100", 256, 32, 0, 8, 64, "threads"),
-    # 33 registers take 40 (1280 a warp): 16384 // 1280 = 12 warps in each of 4 partitions, 48 // 8 = 6 blocks
+    # 33 registers take 40 (1280 per warp): 16384 // 1280 = 12 warps in each of 4 partitions,
+    # 48 // 8 = 6 blocks
     ("a100", 256, 33, 0, 6, 48, "registers"),
     ("a100", 256, 64, 0, 4, 32, "registers"),
     # 255 registers take 8192 a warp: 2 in each partition, 8 warps in all

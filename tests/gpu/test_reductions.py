@@ -1,4 +1,4 @@
-"""How reductions are taken by the emitters for rows and columns."""
+"""How the row and column emitters classify reductions."""
 
 import pytest
 

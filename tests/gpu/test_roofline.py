@@ -1,4 +1,4 @@
-"""The time of a launch by a roofline, worked out by hand."""
+"""The time of a launch by a roofline, calculated by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def test_a_product_takes_its_operations_at_the_speed_of_its_units() -> None:
     work = KernelCost(2 * 4096**3, 1e6, 1e6, "f32")
     tensor, plain = (estimate(H100, work, 4096, 256, FULL, unit) for unit in ("tf32", ""))
     assert (tensor.bound, plain.bound) == ("compute", "compute")
-    # 1024 fused multiply-adds of tf32 a clock of 1.83 GHz in each of 132 multiprocessors, 128 of f32 at 1.98 GHz
+    # 1024 tf32 multiply-adds per clock of 1.83 GHz in each of 132 multiprocessors, 128 of f32 at
+    # 1.98 GHz
     assert tensor.compute == pytest.approx(4096**3 / (132 * 1024 * 1.83e9))
     assert plain.compute == pytest.approx(4096**3 / (132 * 128 * 1.98e9))
 

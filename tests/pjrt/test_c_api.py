@@ -1,4 +1,4 @@
-"""The C API as data: sizes and places as the C header has them."""
+"""The C API as data: sizes and offsets as in the C header."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of the Python functions that programs call, and how long they live."""
+"""Numbers of Python functions that programs call, and their lifetime."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ F32 = c_api.ELEMENT_TYPES.index("f32")
 
 
 class Loaded:
-    """The functions, with stand-ins for Python's, which count their calls."""
+    """The functions, with stand-ins for Python's that count their calls."""
 
     def __init__(self) -> None:
         self.unusual_calls = 0
@@ -30,7 +30,7 @@ class Loaded:
         return native.DONE
 
     def call(self, name: str, **fields: object) -> ctypes.Structure:
-        """A function of the C API; its arguments with what it has set."""
+        """Call a function of the C API; return its arguments with the results."""
         args = c_api.arguments(name)(c_api.size(name), None, **fields)
         function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(self.native.functions[name])
         assert function(ctypes.addressof(args)) is None
@@ -44,7 +44,7 @@ def loaded() -> Loaded:
 
 @pytest.fixture
 def device() -> ctypes.Array:
-    """A device whose memory is at address 64."""
+    """Return a device with its memory at address 64."""
     return (ctypes.c_int64 * 1)(64)
 
 

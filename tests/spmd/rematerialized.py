@@ -1,4 +1,7 @@
-"""The program of openxla/xla#15207 in small: an array that lies over the mesh in a way from which no cheap way leads to the constraint on the sum."""
+"""The program of openxla/xla#15207, reduced.
+
+An array's sharding has no cheap conversion to the constraint on the sum.
+"""
 
 from __future__ import annotations
 
@@ -15,4 +18,7 @@ ENTRY main {
   ROOT result = f32[16,16,16] custom-call(sum), custom_call_target="xla.sdy.FuncResultSharding", custom_call_has_side_effect=true, frontend_attributes={xla.sdy.sharding="#sdy.sharding_per_value<[<@mesh, [{}, {\\"x\\", \\"y\\"}, {}]>]>"}
 }
 """
-"""d = a + b, d constrained to PS(None, ("x", "y"), None), c + d; a and b are PS("y", None, "x"), c and the result as the constraint."""
+"""d = a + b, d constrained to PS(None, ("x", "y"), None), c + d.
+
+a and b are PS("y", None, "x"), c and the result as the constraint.
+"""

@@ -1,4 +1,4 @@
-"""Shardings by axes against HLO's: text, where the data lies, and the way back."""
+"""Shardings by axes against HLO's: text, placement of the data, and the inverse."""
 
 from __future__ import annotations
 

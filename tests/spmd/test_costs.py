@@ -1,4 +1,4 @@
-"""Bytes and times of collectives, and the axes of the mesh that they talk along."""
+"""Bytes and times of collectives, and the mesh axes that they communicate along."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_all_reduce_is_a_reduce_scatter_and_an_all_gather_of_its_parts() -> N
 
 
 def test_a_gather_over_a_tpu_axis_takes_its_size_over_both_directions() -> None:
-    # 34 MB in all over a v5e axis: bytes / 9e10, as the scaling book has it, less the part that each device holds.
+    # 34 MB in all over a v5e axis: bytes / 9e10, as in the scaling book, less its own part.
     link = interconnect("v5e")
     assert seconds("all-gather", 1 << 22, 8, link) == pytest.approx((7 << 22) / 9e10 + 4e-6)
 

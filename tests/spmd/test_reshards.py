@@ -1,4 +1,4 @@
-"""Reshards that Shardy makes explicit: of concatenations, and of dots whose sum is to be scattered."""
+"""Reshards that Shardy makes explicit: for concatenations, and for dots with scattered sums."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROWS = "{devices=[4,1,2]<=[8] last_tile_dim_replicate}"
 
 
 def entry(module: HloModule) -> list[tuple[str, str]]:
-    """Opcode and sharding of each instruction of the entry but parameters."""
+    """Return opcode and sharding of each entry instruction except parameters."""
     return [(i.opcode.text, i.sharding) for i in module.entry_computation if i.opcode is not O.PARAMETER]
 
 
@@ -33,7 +33,7 @@ def test_a_concatenation_along_a_split_dimension_is_not() -> None:
 
 
 def scattered(out: str) -> list[tuple[str, str]]:
-    """A dot over the axis `model`, whose result is wanted split by `out`."""
+    """Return the entry of a dot over the axis `model` whose result must be split by `out`."""
     return entry(
         run(
             f"  x = f32[32,16] parameter(0), {sdy('data', 'model')}\n  w = f32[16,8] parameter(1), {sdy('model', '')}\n"

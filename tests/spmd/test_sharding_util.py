@@ -1,4 +1,4 @@
-"""What is computed of shardings, checked against where each device's data lies."""
+"""Derived shardings, checked against the placement of each device's data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def shape(*dims: int) -> ArrayShape:
 
 
 def held(sharding: HloSharding, whole: np.ndarray, device: int) -> np.ndarray:
-    """The part of an array that a device holds."""
+    """Return the part of an array that a device holds."""
     s = shape(*whole.shape)
     a, b = sharding.tile_offset_for_device(s, device), sharding.tile_limit_for_device(s, device)
     return whole[tuple(slice(i, j) for i, j in zip(a, b, strict=True))]

@@ -1,4 +1,4 @@
-"""shardy-xla: what it reads of a program and how it writes it; which shardings spread is tests/spmd/shardy."""
+"""shardy-xla: what it reads and writes; tests/spmd/shardy tests the propagation."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ MESHES = 'frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["data"=4, "mode
 
 
 def sdy(*dims: str) -> str:
-    """The frontend attribute with a sharding of these dimensions."""
+    """Return the frontend attribute with a sharding of these dimensions."""
     text = ", ".join("{" + (f'\\"{d}\\"' if d else "") + "}" for d in dims)
     return f'frontend_attributes={{xla.sdy.sharding="#sdy.sharding<@mesh, [{text}]>"}}'
 
 
 def run(body: str, before: str = "") -> HloModule:
-    """The module of these computations behind the pass."""
+    """Return the module of these computations after the pass."""
     module = parse(f"HloModule m, {MESHES}\n{before}\nENTRY main {{\n{body}\n}}")
     PASSES["shardy-xla"]().run(module)
     module.verify()
@@ -133,7 +133,7 @@ xla.sdy.manual_computation_body {
 
 
 def shard_map(axes: str) -> str:
-    """A manual computation over some axes."""
+    """Return a manual computation over some axes."""
     named = ", ".join(f'\\"{a}\\"' for a in axes.split())
     dims = '[<@mesh, [{\\"data\\"}, {}]>]'
     return (

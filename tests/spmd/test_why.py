@@ -1,4 +1,4 @@
-"""Why a collective is there, the program of openxla/xla#15207 with its reason and its cure, and programs that nobody explains."""
+"""Why a collective is needed: openxla/xla#15207 explained and remedied; unexplained programs."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_issue_15207_is_cured_by_a_stepping_stone_or_by_other_arguments(remateri
 
 
 def _layer(w2: str) -> str:
-    """down = tanh(x w1) w2, on a mesh of data=4 and model=2; the annotation of w2 is given."""
+    """down = tanh(x w1) w2, on a mesh of data=4 and model=2, with the annotation of w2."""
     dims = {"x": '[{"data"}, {}]', "w1": '[{}, {"model"}]', "w2": w2}
     quoted = (d.replace('"', '\\"') for d in dims.values())
     x, w1, w2 = (f'frontend_attributes={{xla.sdy.sharding="#sdy.sharding<@mesh, {d}>"}}' for d in quoted)

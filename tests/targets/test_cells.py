@@ -1,4 +1,4 @@
-"""`%%xla_jit --target`: the cell's program for hardware that is not here."""
+"""`%%xla_jit --target`: the cell's program for absent hardware."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The real XLA:GPU compiles for an H100 that is not here.
+"""The real XLA:GPU compiles for an absent H100.
 
-Every kernel has its code and its figures, and the compiler says why.
+Every kernel has its code and figures, and the compiler gives its reasons.
 """
 
 from __future__ import annotations

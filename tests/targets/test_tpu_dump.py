@@ -1,4 +1,4 @@
-"""The real XLA:TPU's dumps, compiled for chips that are not here."""
+"""The real XLA:TPU's dumps, compiled for absent chips."""
 
 from __future__ import annotations
 
@@ -31,11 +31,13 @@ if sys.argv[2] == "scan":
             h = jnp.tanh(h @ w + u)
             return h, h.sum()
         return jax.lax.scan(step, x[0], x)
-    args, specs = (jax.ShapeDtypeStruct((256, 256), jnp.float32), jax.ShapeDtypeStruct((32, 128, 256), jnp.float32)), (P(), P())
+    args = jax.ShapeDtypeStruct((256, 256), jnp.float32), jax.ShapeDtypeStruct((32, 128, 256), jnp.float32)
+    specs = P(), P()
 else:
     mesh = Mesh(np.array(topology.devices[:4]), ("d",))
     f = jax.grad(lambda x, w: jnp.sum(jax.nn.relu(x @ w) @ w.T), argnums=(0, 1))
-    args, specs = (jax.ShapeDtypeStruct((256, 1024), jnp.bfloat16), jax.ShapeDtypeStruct((1024, 2048), jnp.bfloat16)), (P("d"), P(None, "d"))
+    args = jax.ShapeDtypeStruct((256, 1024), jnp.bfloat16), jax.ShapeDtypeStruct((1024, 2048), jnp.bfloat16)
+    specs = P("d"), P(None, "d")
 shardings = tuple(NamedSharding(mesh, s) for s in specs)
 out = shardings if sys.argv[2] != "scan" else None
 jax.jit(f, in_shardings=shardings, out_shardings=out).trace(*args).lower(lowering_platforms=("tpu",)).compile()
@@ -43,7 +45,7 @@ jax.jit(f, in_shardings=shardings, out_shardings=out).trace(*args).lower(lowerin
 
 
 def compiled(folder: Path, topology: str, program: str) -> Trace:
-    """What the real compiler leaves, in a process of its own."""
+    """Return what the real compiler dumps in a separate process."""
     pytest.importorskip("jax")
     pytest.importorskip("libtpu")
     environment = os.environ | {
@@ -67,7 +69,7 @@ def compiled(folder: Path, topology: str, program: str) -> Trace:
 
 
 def programs(trace: Trace) -> dict[str, TpuProgram]:
-    """The LLO programs; one that could not be read would be a text."""
+    """Return the LLO programs; an unreadable one would be a text."""
     found = {s.name: s.after for s in trace if s.kind == "llo"}
     assert all(isinstance(p, TpuProgram) for p in found.values()), found
     return found
@@ -78,7 +80,10 @@ def programs(trace: Trace) -> dict[str, TpuProgram]:
     [("v4:2x2x1", "v4"), ("v5e:2x2", "v5e"), ("v5p:2x2x1", "v5p"), ("v6e:2x2", "v6e"), ("tpu7x:2x2x1", "tpu7x")],
 )
 def test_every_program_of_a_scan_has_bundles_and_use(tmp_path: Path, topology: str, chip: str) -> None:
-    """A row of use for each bundle; the loop of the scan is found in the top level; all instructions of the schedule are known."""
+    """Each bundle has a row of unit use, and all instructions of the schedule are known.
+
+    The top level contains the scan's loop.
+    """
     trace = compiled(tmp_path, topology, "scan")
     found = programs(trace)
     for program in found.values():
@@ -106,7 +111,7 @@ def test_every_program_of_a_scan_has_bundles_and_use(tmp_path: Path, topology: s
 
 
 def test_collectives_and_copies_of_a_sharded_product(tmp_path: Path) -> None:
-    """The all-gather is on the schedule, copies to VMEM run beside, LLO stages can be compared."""
+    """The schedule has the all-gather and concurrent copies to VMEM; LLO stages can be compared."""
     trace = compiled(tmp_path, "v5p:2x2x1", "product")
     schedule = trace["tpu_schedule"].after
     assert [i.name for i in schedule.instructions if i.is_collective]

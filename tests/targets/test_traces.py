@@ -1,4 +1,4 @@
-"""The real XLA:GPU and XLA:TPU, without a GPU or TPU: what they make of programs, and what becomes of bad ones."""
+"""The real XLA:GPU and XLA:TPU without hardware: their results for good and bad programs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache for these tests alone: what one test compiled another finds."""
+    """Use a cache for these tests only: one test finds what another compiled."""
     monkeypatch.setenv("XLANB_CACHE_DIR", str(folder))
 
 
@@ -108,7 +108,7 @@ def test_a_program_is_traced_to_its_final_module(name: str, target: str) -> None
 
 
 def check_kernels(trace: TargetTrace) -> None:
-    """Every kernel has its PTX, its registers and its machine code."""
+    """Check that every kernel has its PTX, its registers and its machine code."""
     program = trace["kernels"].after
     assert program.kernels
     for kernel in program.kernels:
@@ -119,7 +119,7 @@ def check_kernels(trace: TargetTrace) -> None:
 
 
 def check_programs(trace: TargetTrace) -> None:
-    """Every program of a fusion has bundles and the use of each unit; every fusion has a program."""
+    """Check that every program of a fusion has bundles and unit use, and every fusion a program."""
     programs = {s.name: s.after for s in trace if s.kind == "llo"}
     for program in programs.values():
         assert len(program.final) > 0
@@ -131,9 +131,9 @@ def check_programs(trace: TargetTrace) -> None:
 
 
 def instructions(module: Any) -> list[tuple[str, str, str]]:
-    """All instructions without what each printing of a module writes anew.
+    """Return all instructions without what differs in each printing of a module.
 
-    Numbers of stack frames, the order of a configuration's fields.
+    That is numbers of stack frames, and the order of a configuration's fields.
     """
     return [(i.name, str(i.opcode), str(i.shape)) for c in module.computations for i in c.instructions]
 

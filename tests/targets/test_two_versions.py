@@ -1,4 +1,4 @@
-"""One program by two versions of XLA: this environment's, and that of the Python that XLANB_OTHER_PYTHON names."""
+"""One program by two versions of XLA: this environment's, and XLANB_OTHER_PYTHON's."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ def test_two_versions_side_by_side(target: str) -> None:
 
 
 def test_the_other_python_takes_its_own_libtpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """JAX names the libtpu of this environment to all children; one that cannot be loaded shows who looks at it."""
+    """JAX passes this environment's libtpu to all child processes.
+
+    A library that cannot be loaded shows which process uses it.
+    """
     monkeypatch.setenv("TPU_LIBRARY_PATH", str(tmp_path / "none.so"))
     shape = jax.ShapeDtypeStruct((64, 64), "float32")
     found = side_by_side(attention, shape, shape, targets=["tpu v5e:2x2"], pythons=[OTHER])

@@ -69,7 +69,8 @@ def test_xlas_own_emitters_are_told_by_kind_and_hero(text: str, kind: str) -> No
 
 def test_calls_of_libraries_say_their_configuration() -> None:
     assert str(_call("__cublas$lt$matmul", GEMM)) == (
-        "cuBLASLt, call __cublas$lt$matmul, beta 0.5, epilogue bias relu, lhs contracted over 1, rhs contracted over 0, algorithm 0"
+        "cuBLASLt, call __cublas$lt$matmul, beta 0.5, epilogue bias relu, lhs contracted over 1, "
+        "rhs contracted over 0, algorithm 0"
     )
     conv = _call("__cudnn$convForward", CONV)
     assert str(conv) == "cuDNN, call __cudnn$convForward, algorithm chosen at run time, activation relu"

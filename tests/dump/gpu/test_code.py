@@ -1,4 +1,4 @@
-"""PTX, the report of ptxas, and SASS, read back."""
+"""PTX, ptxas reports, and SASS, parsed."""
 
 import pytest
 

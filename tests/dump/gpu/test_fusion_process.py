@@ -1,4 +1,4 @@
-"""The dump of priority fusion, read back."""
+"""The dump of priority fusion, parsed."""
 
 import pytest
 

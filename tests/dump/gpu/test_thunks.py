@@ -1,4 +1,4 @@
-"""Thunk sequences of XLA:GPU, read back."""
+"""Thunk sequences of XLA:GPU, parsed."""
 
 import pytest
 

@@ -36,7 +36,7 @@ PROGRAM = KEY + (
 
 
 def test_bundles_are_read_in_order_with_their_labels() -> None:
-    """Addresses count on; a label and the marks of loops belong to their bundle."""
+    """Addresses increase; a label and loop marks belong to their bundle."""
     program = parse_bundles(PROGRAM)
     assert [b.address for b in program.bundles] == list(range(13))
     assert [b.label for b in program.bundles] == ["", "", "", "", "LB", "", "LB", "", "", "", "PF", "", ""]
@@ -72,19 +72,19 @@ def test_instructions_are_sorted_into_units() -> None:
 
 
 def test_empty_bundles_are_counted() -> None:
-    """Nothing is issued where the braces are empty, nor where only an operand is named."""
+    """Nothing issues if the braces are empty or name only an operand."""
     program = parse_bundles(PROGRAM)
     assert [k for k, b in enumerate(program.bundles) if b.is_empty] == [0, 3]
     assert program.empty == 2
 
 
 def test_loops_reach_to_the_branch_back() -> None:
-    """The outer loop ends with its branch, which is not marked; the inner one with its last marked bundle."""
+    """The outer loop ends with its unmarked branch, the inner one with its last marked bundle."""
     assert parse_bundles(PROGRAM).loops == (BundleLoop(4, 9, 1), BundleLoop(6, 7, 2))
 
 
 def test_loop_without_marks_is_found_by_its_branch() -> None:
-    """A branch to a region that began before makes a loop."""
+    """A branch to an earlier region makes a loop."""
     text = "   0x1   :  { %1 = vdelay 1 } /* Start region 2 */\n   0x2   :  { %3 = sbr.rel target = $region2 }\n"
     assert parse_bundles(text).loops == (BundleLoop(0, 1, 1),)
 
@@ -96,7 +96,7 @@ def test_calls_name_their_instruction() -> None:
 
 
 def test_comment_may_span_lines_and_hold_braces() -> None:
-    """What stands in a comment is neither an instruction nor the end of the bundle."""
+    """A comment contains neither instructions nor the end of the bundle."""
     (operation,) = parse_bundles(PROGRAM).bundles[11].operations
     assert operation.text == "%18 = shalt.err (!%p5_p3)"
     assert operation.comment == "BoundsCheck 0 [deref of opnd#0] for dma hlo: all-gather ;; }"
@@ -141,7 +141,7 @@ def test_text_without_bundles_is_refused() -> None:
 
 @given(st.text(alphabet="0x1af LBPF:>{}/*;=%v()\n$region", max_size=300))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    """Nothing but DumpError leaves the reader, and every instruction has a known unit."""
+    """The reader raises only DumpError, and every instruction has a known unit."""
     try:
         program = parse_bundles(f"  0x1   :  {{ {text}")
     except DumpError:
@@ -151,6 +151,6 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 def test_open_comments_take_linear_time() -> None:
-    """Many comments that never end are one bundle's text, not a scan each."""
+    """Many unterminated comments are one bundle's text, without a scan for each."""
     program = parse_bundles("  0x1   :  { " + "/*" * 200_000)
     assert len(program) == 1

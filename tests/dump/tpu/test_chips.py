@@ -1,4 +1,4 @@
-"""Facts about TPU chips fit one another, and dumps name their chip; layouts in words."""
+"""Facts about TPU chips are consistent, and dumps name their chip; layouts in words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from xlanb.errors import HloParseError
 
 @pytest.mark.parametrize("name", list(CHIPS))
 def test_peaks_follow_from_the_matrix_units(name: str) -> None:
-    """Multiply-adds of all matrix units in a cycle, times the clock: one row of v4 to v5p, two of v6e and tpu7x."""
+    """The peak is the multiply-adds of all matrix units per cycle, times the clock.
+
+    They do one row for v4 to v5p, two for v6e and tpu7x.
+    """
     chip = CHIPS[name]
     rows = 2 if chip.mxu == 256 else 1
     peak = 2 * rows * chip.cores * chip.mxus * chip.mxu**2 * chip.clock
@@ -29,7 +32,7 @@ def test_peaks_follow_from_the_matrix_units(name: str) -> None:
     ],
 )
 def test_dump_names_its_chip(version: str, name: str) -> None:
-    """By the code name in target_arguments."""
+    """It is named by its codename in target_arguments."""
     assert chip_of_target(f"tpu_topology_args {{\n  version: {version}\n}}\n") is CHIPS[name]
     assert chip_of_target("version: TPU_VERSION_UNHEARD") is None
 
@@ -54,7 +57,8 @@ def test_roofline_is_of_one_device() -> None:
         ),
         (
             "bf16[100,300]{1,0:T(8,128)(2,1)}",
-            "bf16[100,300] in HBM (the chip's main memory); dimension 1 varies fastest; tiles of 8 x 128: 8 sublanes by 128 "
+            "bf16[100,300] in HBM (the chip's main memory); dimension 1 varies fastest; "
+            "tiles of 8 x 128: 8 sublanes by 128 "
             "lanes; in a tile 2 rows share a 32-bit word; 60,000 bytes, 79,872 padded to whole tiles",
         ),
         ("u32[]{:S(2)}", "u32[] in SFLAG (synchronization flags); 4 bytes"),
@@ -67,7 +71,7 @@ def test_layouts_in_words(shape: str, words: str) -> None:
 
 
 def test_layout_of_a_tuple_has_a_line_for_each_array() -> None:
-    """Long tuples are cut with a word on it."""
+    """Long tuples are truncated, which the text says."""
     assert explain_layout("(f32[8]{0}, u32[]{:S(2)})").count("\n") == 1
     many = "(" + ", ".join(["f32[8]{0}"] * 25) + ")"
     assert explain_layout(many).splitlines()[-1] == "... 5 more arrays"

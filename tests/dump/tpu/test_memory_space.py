@@ -1,4 +1,4 @@
-"""Memory space assignment, read from the three tables that XLA:TPU leaves."""
+"""Memory space assignment, read from XLA:TPU's three tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def record(**options: object) -> MemorySpaceRecord:
 
 
 def test_buffers_have_stretches_in_the_fast_memory() -> None:
-    """Stretches at one place that touch are one; between others the buffer is in HBM."""
+    """Adjacent intervals at one place are one; between intervals the buffer is in HBM."""
     copy, fusion, x, _ = record().buffers
     assert (copy.place, copy.size, copy.defined, copy.last) == ("copy.15", 1024, 1, 3)
     assert (copy.fast, copy.slow) == ((FastStretch(0, 1024, 1, 3),), ())
@@ -45,7 +45,7 @@ def test_buffers_have_stretches_in_the_fast_memory() -> None:
 
 
 def test_bytes_are_counted_over_the_schedule() -> None:
-    """Those in the fast memory, and those of buffers that are only in HBM."""
+    """Counts bytes in fast memory, and bytes of buffers that are only in HBM."""
     found = record()
     assert found.fast_bytes == (768, 1792, 1792, 1280, 768, 768)
     assert found.slow_bytes == (4096, 4096, 4096, 4608, 4096, 0)
@@ -54,7 +54,7 @@ def test_bytes_are_counted_over_the_schedule() -> None:
 
 
 def test_buffer_of_allocinfo_alone_is_the_prefetched_parameter() -> None:
-    """Its name is the parameter's where there is one such buffer and one such parameter, else its number."""
+    """Its name is the parameter's if there is one such buffer and parameter, else its number."""
     assert record(prefetched=("w",)).buffers[-1].place == "w"
     assert record(prefetched=("w", "v")).buffers[-1].place == "buffer 64"
     assert record().buffers[-1].fast == (FastStretch(4096, 256, 0, 6),)
@@ -89,7 +89,7 @@ def test_other_tables_are_refused(texts: tuple[str, str, str], words: str) -> No
 
 
 def test_what_the_compiler_reserves_has_a_negative_number() -> None:
-    """It is a buffer like others."""
+    """It is a buffer like any other."""
     reserved = "buffer_id,size,offset,start_time,end_time\n-27,512,0,1,3\n"
     found = parse_memory_space("m", (BUFFERS.splitlines()[0] + "\n", reserved, SCHEDULE))
     assert [(b.number, b.size) for b in found.buffers] == [(-27, 512)]

@@ -32,7 +32,7 @@ from xlanb.dump.tpu.names import LloName, decode_llo_name, is_llo_stage, label_w
     ],
 )
 def test_names_are_taken_apart_and_put_together(file: str, expected: tuple[int, str, int | None, str, str]) -> None:
-    """Programs and labels may hold dashes and numbers."""
+    """Programs and labels may contain dashes and numbers."""
     assert decode_llo_name(file) == LloName(*expected)
     name = decode_name(file)
     assert (name.kind, name.kernel, name.label, name.extension) == ("llo", expected[1], expected[3], expected[4])
@@ -49,7 +49,7 @@ def test_other_names_are_not_llo(file: str) -> None:
 
 
 def test_labels_in_words() -> None:
-    """Reports have words of their own, stages their label."""
+    """Reports have their own words, stages their label."""
     assert label_words("final_bundles") == "the final VLIW bundles"
     assert label_words("DGO-post-load-store-optimizer") == "LLO post load store optimizer"
     name = decode_name("1795425056461215157-fusion.32-72-final_bundles.txt")
@@ -97,7 +97,7 @@ def test_compilations_begin_with_their_top_level() -> None:
 
 
 def test_programs_without_a_top_level_are_one_compilation() -> None:
-    """As of a directory from which files were deleted."""
+    """This happens in a directory from which files were deleted."""
     files = [_file(6, "fusion", 0, "original"), _file(7, "fusion.1", 0, "original")]
     assert compilations(files) == [files]
     assert compilations([]) == []

@@ -1,4 +1,7 @@
-"""Small reports about LLO programs: use of units, bundles by HLO instruction, checksums, shared programs."""
+"""Small reports about LLO programs.
+
+Use of units, bundles by HLO instruction, checksums, shared programs.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def test_utilization_is_a_row_for_each_bundle() -> None:
 
 
 def test_program_without_bundles_uses_nothing() -> None:
-    """No row, no share, and no unit that is busiest."""
+    """It has no rows, no shares, and no busiest unit."""
     used = parse_utilization("== CAPACTIY:\nMATMUL, XLU\n 4 3\n== UTILIZATION:\n")
     assert (used.shares, used.busiest) == ({"MATMUL": 0.0, "XLU": 0.0}, "")
 
@@ -52,7 +55,7 @@ def test_other_tables_are_refused(text: str, words: str) -> None:
 
 
 def test_schedule_analysis_gives_bundles_by_instruction() -> None:
-    """A line for an opcode is a sum of others and no instruction."""
+    """A line for an opcode is a sum of others, not an instruction."""
     report = parse_schedule_analysis(
         "Schedule analysis:\n\ttotal scheduled bundles:    602\n\tempty scheduled bundles:    5\n"
         "\tnon empty scheduled bundles: 597\n\t 443.00 scheduled bundles (74.20%): <no hlo>\n"
@@ -66,7 +69,7 @@ def test_schedule_analysis_gives_bundles_by_instruction() -> None:
 
 
 def test_fingerprints_count_instructions() -> None:
-    """Numbers are hexadecimal; what is no fingerprint is passed over."""
+    """Numbers are hexadecimal; other lines are skipped."""
     first, second = parse_fingerprints(
         "m/OFNgBtgp1fdJpnrHDCSlNuh19QjKTsfORBevwS2eM=:i=0000047b:c=000000c9:a=00000040:b=00000017 original\n"
         "something else\n"
@@ -107,7 +110,7 @@ VMEM = """<html><script>
 
 
 def test_scoped_vmem_is_read_out_of_the_page() -> None:
-    """Scoped blocks alone are the program's own."""
+    """Only scoped blocks are the program's own."""
     assert parse_vmem_report(VMEM) == {"fusion.1": 4608}
 
 
@@ -130,5 +133,5 @@ def test_other_pages_are_refused(text: str, words: str) -> None:
 
 @pytest.mark.parametrize(("shares", "share"), [({"MATMUL": 0.5, "MXU": 0.1}, 0.5), ({"MXU": 0.25}, 0.25), ({}, 0.0)])
 def test_matrix_units_have_the_names_of_two_releases(shares: dict[str, float], share: float) -> None:
-    """Those that multiply, where they are told apart from those that take weights."""
+    """Use the unit that multiplies, if it is listed separately from the one that takes weights."""
     assert matrix_share(shares) == share

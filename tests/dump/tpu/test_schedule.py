@@ -1,4 +1,4 @@
-"""The schedule of a TPU program: instructions in order, what their code takes, what runs beside them."""
+"""The schedule of a TPU program: instructions in order, their cost, and concurrent transfers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def schedule() -> TpuScheduleRecord:
 
 
 def test_bodies_stand_before_their_loop(schedule: TpuScheduleRecord) -> None:
-    """What takes no time (parameters, tuples) is left out; a loop's instructions are one deeper."""
+    """What takes no time (parameters, tuples) is omitted; a loop's instructions are one deeper."""
     rows = [(i.name, i.depth) for i in schedule.instructions]
     assert rows == [
         ("copy-start", 0),
@@ -73,7 +73,7 @@ def test_bodies_stand_before_their_loop(schedule: TpuScheduleRecord) -> None:
 
 
 def test_instructions_know_their_program(schedule: TpuScheduleRecord) -> None:
-    """`abs` shares the program of `neg`; bundles of the call are counted apart."""
+    """`abs` shares the program of `neg`; the call's bundles are counted separately."""
     by_name = {i.name: i for i in schedule.instructions}
     assert (by_name["abs"].program, by_name["abs"].bundles, by_name["abs"].call_bundles) == ("neg", 40, 0.0)
     assert (by_name["neg"].call_bundles, by_name["neg"].busiest, by_name["neg"].empty) == (2.5, ("VALU", 0.5), 2)
@@ -83,7 +83,7 @@ def test_instructions_know_their_program(schedule: TpuScheduleRecord) -> None:
 
 
 def test_copies_and_collectives_run_beside(schedule: TpuScheduleRecord) -> None:
-    """From the start until something waits, with bytes, memory spaces and the bundles in between."""
+    """From the start until something waits, with bytes, memory spaces and the bundles between."""
     copy, gather = schedule.spans
     assert (copy.name, copy.done, copy.kind, copy.start, copy.end) == ("copy-start", "copy-done", "copy", 0, 4)
     assert (copy.size, copy.source, copy.target, copy.bundles, copy.is_collective) == (32, "HBM", "VMEM", 80, False)
@@ -105,7 +105,7 @@ def test_tables_and_text(schedule: TpuScheduleRecord) -> None:
 
 
 def test_schedule_without_programs() -> None:
-    """As of a dump of the HLO alone: spans, but no bundles and no times."""
+    """A dump of HLO alone has spans, but no bundles and no times."""
     alone = schedule_of(parse(MODULE), {}, {}, {})
     assert [(s.kind, s.bundles) for s in alone.spans] == [("copy", 0), ("all-gather", 0)]
     assert alone.frame().empty
@@ -113,7 +113,7 @@ def test_schedule_without_programs() -> None:
 
 
 def test_roofline_sets_limits_beside_the_bundles(schedule: TpuScheduleRecord) -> None:
-    """XLA's cost analysis counts where it is known, else what the schedule shows."""
+    """Use XLA's cost analysis if it is known, otherwise the schedule."""
     own = schedule.roofline()
     assert own.flops == 4 * 8 + 1  # neg, abs, twice, sum and less; loops once
     # neg and abs 64 each, twice 64 and sum 32 of HBM; the copy 32, the collective 64
@@ -135,7 +135,7 @@ def test_roofline_needs_a_chip() -> None:
 
 
 def test_calls_that_double_at_each_level_are_refused() -> None:
-    """Forty computations, each of which calls the next twice: a trillion instructions."""
+    """Forty computations that each call the next one twice: a trillion instructions."""
     levels = ["%f0 (p: f32[]) -> f32[] {\n  %p = f32[] parameter(0)\n  ROOT %n0 = f32[] negate(%p)\n}"]
     levels += [
         f"%f{k} (p{k}: f32[]) -> f32[] {{\n  %p{k} = f32[] parameter(0)\n"

@@ -56,14 +56,14 @@ ENTRY %main (x: f32[512], n: s32[], w: f32[64,8]) -> f32[64,8] {
     ],
 )
 def test_bytes_of_hbm(name: str, expected: int) -> None:
-    """Slices count what they take, updates in place what they write."""
+    """Slices count what they read, in-place updates what they write."""
     module = parse(MODULE).record()
     instruction = module.entry_computation.by_name[name]
     assert HbmTraffic(module).bytes_of(instruction) == expected
 
 
 def test_bitcasts_that_fan_out_are_counted_once_each() -> None:
-    """Ten of each before, in thirty rows: no path is walked twice."""
+    """Ten of each before, in thirty rows: no path is visited twice."""
     rows = ["  %p = f32[8]{0} parameter(0)", "  %b0 = f32[8]{0} bitcast(%p)"]
     for k in range(1, 30):
         rows.append(f"  %c{k} = f32[8]{{0}} add(%b{k - 1}, %b{k - 1})")

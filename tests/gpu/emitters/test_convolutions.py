@@ -1,4 +1,4 @@
-"""Convolutions on a GPU as products of matrices: any window, groups, layouts, tensor cores."""
+"""Convolutions on a GPU as matrix products: any window, groups, layouts, tensor cores."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,4 @@
-"""Matrix products on a GPU: tiles of any shape, batches, layouts, types, with what is fused around them."""
+"""Matrix products on a GPU: any tile shape, batches, layouts, types, with fused neighbors."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,4 @@
-"""Loop kernels: consecutive elements to a thread, in-place results, several results."""
+"""Loop kernels: consecutive elements per thread, in-place results, several results."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Fusions of rows on a GPU: softmax and normalisation in one kernel."""
+"""Row fusions on a GPU: softmax and normalization in one kernel."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,4 @@
-"""Sorts on a GPU: bitonic networks in shared memory and beyond it, stable or not, of any comparator."""
+"""Sorts on a GPU: bitonic networks in shared and global memory, stable or not, any comparator."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Transposes on a GPU: tiles in shared memory, any permutation and layout, with what is fused around them."""
+"""Transposes on a GPU: tiles in shared memory, any permutation and layout, fused neighbors."""
 
 import itertools
 

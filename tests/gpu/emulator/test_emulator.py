@@ -41,7 +41,7 @@ entry:
 
 
 def run(body, source, threads, *, shared=0, head=""):
-    """What a kernel of two arrays makes of one, and how it ended; PTX can be made of it too."""
+    """Run a kernel of two arrays; return its output and status. Also generate its PTX."""
     text = HEAD + head + BEGIN.replace("THREADS", str(threads)) + body + "}\n" + DECLARATIONS
     assert ".entry k(" in ptx.compile_ptx(text, TARGET)
     code = LaunchedCode("k", text, shared, waits=True)

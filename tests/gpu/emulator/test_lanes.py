@@ -1,4 +1,4 @@
-"""One warp watched: what each lane computes, by line and round."""
+"""One warp traced: what each lane computes, by line and round."""
 
 from __future__ import annotations
 

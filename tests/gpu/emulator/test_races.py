@@ -36,7 +36,7 @@ def arguments(index):
 
 
 def changed(exe, change):
-    """The emulator of a program whose first kernel's IR was changed."""
+    """Return the emulator of a program whose first kernel's IR was changed."""
     kernel = exe.kernels[0]
     text = change(kernel.code.ir)
     assert text != kernel.code.ir
@@ -93,7 +93,7 @@ ENTRY e { x = f32[64] parameter(0)  ROOT a = f32[64] add(x, x) }"""
     exe = build(text)
 
     def change(ir):
-        """Every thread reads the first element, and the last one writes there."""
+        """Make every thread read the first element, and the last one write there."""
         ir = re.sub(r"load float, ptr (%\w+),", "load float, ptr %p1,", ir)
         return re.sub(r"store float (%\w+), ptr %\w+,", r"store float \1, ptr %p1,", ir)
 

@@ -1,4 +1,4 @@
-"""The performance model against the times that XLA:GPU (jaxlib 0.10.2, A100) wrote of the same programs."""
+"""The performance model against XLA:GPU's times (jaxlib 0.10.2, A100) for the same programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xlanb.transforms.fusion_editing import create_fusion, fuse_into
 
 GOLDENS = Path(__file__).parent.parent / "transforms" / "goldens" / "priority-fusion"
 
-# program: producer: (microseconds fused into all of its users, unfused), from priority_fusion_dump.txt
+# program: producer: (microseconds fused into all users, unfused), from priority_fusion_dump.txt
 REAL = {
     "two_consumers": {
         "broadcast.1.0": (1.61875, 3.22125),
@@ -107,7 +107,7 @@ ENTRY main {
 
 
 def test_a_pair_that_looks_like_another_gets_its_tiles(model: PerformanceModel) -> None:
-    """As in XLA: what was found of x * x holds for x * y, which reads more."""
+    """As in XLA: the result for x * x also holds for x * y, which reads more."""
     main = parse(CENTERED).entry_computation
     centered = main.find("centered")
     times = {}
@@ -118,7 +118,10 @@ def test_a_pair_that_looks_like_another_gets_its_tiles(model: PerformanceModel) 
 
 
 def test_a_triton_fusion_and_a_bitcast_have_the_blocks_of_its_tiles(model: PerformanceModel) -> None:
-    """Of another rank than the tiles, as XLA counts it: a block for each element of the first two dimensions."""
+    """The result's rank differs from the tiles', as XLA counts it.
+
+    There is a block for each element of the first two dimensions.
+    """
     main = parse(CENTERED).entry_computation
     pair = main.find("centered"), main.find("flat")
     assert launch_of(model.analyses.of(*pair)) == (32 * 64, 32)

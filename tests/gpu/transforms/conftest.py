@@ -1,4 +1,4 @@
-"""What tests of XLA:GPU's passes share: the check that a rewrite keeps the meaning."""
+"""Shared by tests of XLA:GPU's passes: check that a rewrite keeps the meaning."""
 
 from __future__ import annotations
 
@@ -12,5 +12,8 @@ from xlanb.hlo import HloModule
 
 @pytest.fixture
 def keeps_meaning() -> Callable[..., HloModule]:
-    """keeps_meaning(text, rewrite): the module after rewrite(module), verified, with results that are the same up to what its rules and passes declare."""
+    """Return keeps_meaning(text, rewrite): the verified module after rewrite(module).
+
+    Its results are the same, up to the tolerance that its rules and passes declare.
+    """
     return check_meaning

@@ -1,4 +1,4 @@
-"""Convolutions of cuDNN with row-major arrays."""
+"""cuDNN convolutions with row-major arrays."""
 
 from xlanb.gpu.devices import gpu_device
 from xlanb.gpu.pipelines import _named

@@ -1,4 +1,4 @@
-"""Tiles of a fusion's result for the tile of its dot."""
+"""Tiles of a fusion's result for its dot's tile."""
 
 import pytest
 

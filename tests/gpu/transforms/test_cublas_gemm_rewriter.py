@@ -1,4 +1,4 @@
-"""Products as calls of cuBLAS: what decides, and what a compiled program computes with them."""
+"""Products as cuBLAS calls: conditions, and results of compiled programs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _rewritten(text: str, device: str = "a100") -> HloModule:
 
 
 def test_a_sum_of_f32_is_added_up_without_rounding_the_product() -> None:
-    """An array of f32 goes into a product of f16, where nobody computes with the sum."""
+    """An f32 addend is fused into an f16 product if nothing computes with the sum."""
     text, rng = SUM.format(t="f16"), np.random.default_rng(0)
     module = _rewritten(text)
     assert "add(" not in str(module)
@@ -62,7 +62,7 @@ def test_memory_to_work_in_is_the_devices(device: str, memory: int) -> None:
 
 
 def test_a_decision_says_what_is_missing() -> None:
-    """A number for each row is no bias of cuBLAS's, whose numbers are for columns."""
+    """A vector with an element per row is no cuBLAS bias, which has an element per column."""
     text = SUM.format(t="f32").replace("f32[8,16] convert(d)", "f32[8,16] bitcast(d)")
     text = text.replace("f32[8,16] parameter(2)", "f32[8,16] broadcast(v), dimensions={0}")
     text = text.replace("  c =", "  v = f32[8] parameter(2)\n  c =")

@@ -1,4 +1,4 @@
-"""Tilings that are taken without measuring: what the XLA:GPU of JAX 0.10.2 writes for these dots."""
+"""Tilings chosen without measuring, as the XLA:GPU of JAX 0.10.2 writes them for these dots."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the gemm fusions tell of their decisions, and which devices have them."""
+"""Reported decisions about gemm fusions, and the devices that have them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Every pass of XLA:GPU over the modules of the folder that bears its name (or name@variant): IR in, IR out, the same meaning."""
+"""Golden tests of XLA:GPU's passes: IR in, IR out, the same meaning.
+
+Each pass runs on the modules in the folder with its name (or name@variant).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps copies, slices and transposes as they are, and sorts and concatenations."""
+"""Conditions that keep copies, slices, transposes, sorts and concatenations unchanged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _read(name: str) -> str:
 
 
 def _refusal(hlo_pass: HloPass, text: str) -> str:
-    """The condition that failed in the only decision of a pass, which changes nothing."""
+    """Return the failed condition in the only decision of a pass, which changes nothing."""
     module, recorder = parse(text), _Recorder()
     before = str(module)
     with observing(recorder):

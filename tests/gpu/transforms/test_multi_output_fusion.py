@@ -116,7 +116,7 @@ _OPCODES = ("negate", "exponential", "cosine", "abs")
 
 @st.composite
 def _programs(draw: st.DrawFn) -> str:
-    """Loop fusions and single instructions over arrays of one shape, each reading some of those before."""
+    """Draw loop fusions and instructions on arrays of one shape, each reading earlier ones."""
     shape = "f32[8,32]{1,0}"
     bodies, lines, values = [], [f"  v0 = {shape} parameter(0)", f"  v1 = {shape} parameter(1)"], 2
     for n in range(draw(st.integers(2, 7))):

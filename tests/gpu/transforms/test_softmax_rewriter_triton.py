@@ -1,4 +1,4 @@
-"""What is told of normalisations that become one kernel, and of those that do not."""
+"""Reported decisions about normalizations that become one kernel, and others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triangular solves as calls of cuBLAS: what they compute, in the evaluator and on the emulated device."""
+"""Triangular solves as cuBLAS calls: results in the evaluator and on the emulated device."""
 
 from __future__ import annotations
 

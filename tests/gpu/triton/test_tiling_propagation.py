@@ -1,4 +1,4 @@
-"""How the dimensions of a dot lie in the memory of the instructions around it."""
+"""How a dot's dimensions are arranged in the memory of the instructions around it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from xlanb.hlo import parse
 
 
 def _operand_of(lines: str, root: str):
-    """The instruction `x` of a program, and how the dimensions of its result lie, which a dot reads."""
+    """Return the instruction `x` that a dot reads, and the order of its result's dimensions."""
     i = parse(f"HloModule m\n\nENTRY e {{\n{lines}\n  ROOT {root}\n}}\n").entry_computation.root
     return i, DimensionOrder.of(i.array_shape)
 

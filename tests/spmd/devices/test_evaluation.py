@@ -1,4 +1,4 @@
-"""What each collective means on several devices, in all modes and notations of groups."""
+"""The meaning of each collective on several devices, in all modes and group notations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def each(module: Any, shards: Sequence[Any]) -> list[Any]:
 
 
 def numbered(count: int, size: int = 4) -> list[Any]:
-    """Device k holds k * 10 + 0, 1, 2, ..."""
+    """Return arrays in which device k has k * 10 + 0, 1, 2, ..."""
     return [np.arange(size, dtype=np.float32) + 10 * k for k in range(count)]
 
 
@@ -183,7 +183,7 @@ def test_a_ragged_all_to_all_past_the_end_of_an_array_is_refused(size: int, plac
         xlanb.evaluate(text, np.zeros(3, np.float32), np.zeros(4, np.float32))
 
 
-# -- whole arrays ---------------------------------------------------------------------------------------------------
+# -- whole arrays ----------------------------------------------------------------------------------
 
 SHARDED = """HloModule m, num_partitions=4
 ENTRY e_spmd {
@@ -220,7 +220,7 @@ def test_a_program_that_is_not_partitioned_is_one_program():
     np.testing.assert_array_equal(xlanb.evaluate(text, x, y), x + y)
 
 
-# -- faults ---------------------------------------------------------------------------------------------------------
+# -- faults ----------------------------------------------------------------------------------------
 
 
 def test_devices_that_go_different_ways_end_in_an_error():
@@ -261,7 +261,7 @@ def test_visits_say_when_each_device_came_and_went_on():
 
 
 def test_a_permute_among_replicas_that_are_not_there_is_refused() -> None:
-    """Without a channel the pairs are of replicas, of which there is one."""
+    """Without a channel the pairs are of replicas, and there is only one."""
     text = """HloModule m, num_partitions=2
 ENTRY e_spmd { x = f32[2] parameter(0), sharding={devices=[2]<=[2]}
   ROOT r = f32[2] collective-permute(x), source_target_pairs={{0,1},{1,0}}, sharding={devices=[2]<=[2]} }"""

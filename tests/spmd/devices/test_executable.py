@@ -1,4 +1,4 @@
-"""Compiled programs on several devices: whole arrays in and out, faults, and what is the same however many devices there are."""
+"""Compiled programs on several devices: whole arrays, faults, any number of devices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEAD = "add { a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[]
 
 
 def rows_times_weights(devices: int, rows: int = 16) -> str:
-    """Rows of x, and of w, over the devices: w is gathered, and the sum over all rows reduced."""
+    """Return a program with rows of x and w sharded: gathers w, reduces the sum over all rows."""
     n, k = rows // devices, 8 // devices
     everybody = "{{" + ",".join(map(str, range(devices))) + "}}"
     collective = f"channel_id=%d, use_global_device_ids=true, replica_groups={everybody}"

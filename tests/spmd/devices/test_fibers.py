@@ -1,4 +1,7 @@
-"""Short programs on several devices run in one thread; long ones, and what a stack of its own cannot do, in threads."""
+"""Short programs on several devices run in one thread, on fibers.
+
+Long programs, and code that cannot run on a fiber's stack, use threads.
+"""
 
 from __future__ import annotations
 

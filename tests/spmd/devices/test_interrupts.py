@@ -1,4 +1,4 @@
-"""An interrupt at any moment of a run on threads: it comes out, and no device's thread is left waiting."""
+"""Interrupts during a run on threads: they propagate, and no device's thread is left waiting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations of all devices done at once on whole arrays: one operation is left, with the numbers that the devices compute."""
+"""Operations of all devices lifted to one operation on whole arrays, with the devices' results."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def whole_array(dims: tuple[int, ...], number: int) -> np.ndarray:
 
 
 def loop(body: str, first: str) -> str:
-    """A program of four devices whose loop adds to a second array three times."""
+    """Return a program of four devices whose loop adds to a second array three times."""
     return f"""HloModule m, num_partitions=4
 body {{ s = (s32[], f32[2,6], f32[2,6]) parameter(0)
   n = s32[] get-tuple-element(s), index=0

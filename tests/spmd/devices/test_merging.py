@@ -1,4 +1,4 @@
-"""The programs of all devices as one program: the same numbers, and what is not merged."""
+"""All devices' programs merged into one: the same results, and what is not merged."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ PAIRS = "use_global_device_ids=true, replica_groups={{0,2},{3,1}}"
 
 
 def of_four(body: str, before: str = "") -> str:
-    """A program of four devices; x is a quarter of f32[16]."""
+    """Return a program of four devices; x is a quarter of f32[16]."""
     return f"""HloModule m, num_partitions=4
 {ADD}{before}ENTRY e_spmd {{ x = f32[4] parameter(0), sharding={{devices=[4]<=[4]}}
 {body} }}"""
 
 
 def merged_and_not(text: str, *given: Any) -> tuple[Any, Any, bool]:
-    """The result of the devices themselves and of a call, and whether their programs were merged."""
+    """Return the devices' own result, a call's result, and whether the programs were merged."""
     executable = xlanb.compile(text)
     split = executable.devices.distribution.split(given)
     by_devices = executable.devices.distribution.join(executable.run_shards(split))
@@ -147,7 +147,7 @@ def test_a_loop_that_all_devices_leave_together() -> None:
 
 
 def test_what_becomes_different_in_a_loop_is_kept_for_each_device() -> None:
-    """The third element begins as zeros everywhere, and every device adds its own numbers to it."""
+    """The third element starts as zeros on every device, which then adds its own numbers."""
     loop = LOOP.replace("u = f32[4] add(w, t)", "u = f32[4] add(w, p)")
     body = """z = s32[] constant(0)
   zero = f32[] constant(0)

@@ -1,4 +1,7 @@
-"""Devices that are MPI processes, by the command line, with 2, 4 and 8 of them (mpi4py and an MPI: the extra `mpi`)."""
+"""Devices as MPI processes through the command line, with 2, 4 and 8 of them.
+
+Needs mpi4py and MPI: the extra `mpi`.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def run(text: str, processes: int, tmp_path: Path, *more: str, **arrays: Any) ->
 
 
 def all_collectives(n: int) -> str:
-    """Each kind of collective once, over n devices; the sum of all comes out, the same on each."""
+    """Return a program with each kind of collective once; every device returns the sum of all."""
     everybody = "{{" + ",".join(map(str, range(n))) + "}}"
     common = f"use_global_device_ids=true, replica_groups={everybody}"
     ring = "{" + ",".join(f"{{{k},{(k + 1) % n}}}" for k in range(n)) + "}"

@@ -1,4 +1,4 @@
-"""Sharded programs as JAX writes them: partitioned, compiled and run, on one device as on eight."""
+"""Sharded programs as JAX writes them: partitioned, compiled and run, on one and eight devices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xlanb.hlo import HloModule
 
 
 def program(devices: int, rows: int = 16) -> str:
-    """Two layers: x and the result are sharded by rows, the weights by columns and rows."""
+    """Return two layers: x and the result are sharded by rows, the weights by columns and rows."""
     return f"""HloModule jit_f, entry_computation_layout={{(f32[{rows},8]{{1,0}}, f32[8,16]{{1,0}}, f32[16,8]{{1,0}})->(f32[{rows},8]{{1,0}}, f32[])}}, frontend_attributes={{xla.sdy.meshes={{mesh = #sdy.mesh<["d"={devices}]>}}}}
 
 add {{ a = f32[] parameter(0)

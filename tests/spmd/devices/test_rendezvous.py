@@ -1,4 +1,7 @@
-"""No device waits for one that cannot come: faults are injected, and each ends in an error that says who waits where."""
+"""No device waits for one that cannot arrive.
+
+Each injected fault ends in an error that says which device waits where.
+"""
 
 from __future__ import annotations
 

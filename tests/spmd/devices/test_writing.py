@@ -1,4 +1,7 @@
-"""Slices, concatenations, reshapes and transposes that are combined as they are written: the elements stay, the instructions get fewer."""
+"""Slices, concatenations, reshapes and transposes combined while writing.
+
+The elements stay the same, with fewer instructions.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ BASE = np.arange(4 * 6 * 8, dtype=np.float32).reshape(4, 6, 8)
 
 
 class Written:
-    """A computation over one array, and what NumPy makes of it."""
+    """A computation on one array, with NumPy's result."""
 
     def __init__(self, most: int = 10_000) -> None:
         self.module = xlanb.hlo.parse("HloModule m\nENTRY e { ROOT x = f32[4,6,8] parameter(0) }")
@@ -35,7 +38,7 @@ def box(*ranges: tuple[int, ...]) -> list[SliceDimension]:
 
 
 def opcodes(root: HloInstruction) -> list[str]:
-    """The operations from the root on, along first operands."""
+    """Return the opcodes from the root on, along first operands."""
     found = []
     while root.opcode is not Op.PARAMETER:
         found.append(root.opcode.text)
@@ -83,7 +86,7 @@ def test_slices_in_another_order_are_one_slice_of_a_transposed_array(pieces: lis
 
 
 def test_slices_of_tiles_along_another_dimension_are_lined_up():
-    """What a device has, with rows of the one before and the one behind: halves of the rows, each with its own columns."""
+    """Half rows of the devices before and after, each with its own columns."""
     w = Written()
     pieces = [(slice(2, 4), slice(2, 4)), (slice(0, 4), slice(4, 6))]
     parts = [w.write.slice(w.x, box((a.start, a.stop), (b.start, b.stop), (0, 8))) for a, b in pieces]
@@ -114,7 +117,7 @@ def test_a_slice_takes_only_what_it_needs_of_a_concatenation():
 
 @pytest.mark.parametrize("seed", range(40))
 def test_any_sequence_of_moves_keeps_the_elements(seed: int):
-    """Twelve moves drawn at random, written and done by NumPy."""
+    """Compare twelve random data movements with NumPy."""
     random = np.random.default_rng(seed)
     w = Written()
     known: list[tuple[HloInstruction, Any]] = [(w.x, BASE)]
@@ -135,7 +138,8 @@ def moved(write: Writer, value: HloInstruction, array: Any, random: Any) -> tupl
         return write.reshape(value, sizes), array.reshape(sizes)
     if kind == 2:
         starts = [int(random.integers(n)) for n in array.shape]
-        boxes = [(s, int(random.integers(s, n)) + 1, int(random.integers(1, 3))) for s, n in zip(starts, array.shape, strict=True)]  # fmt: skip
+        ends = zip(starts, array.shape, strict=True)
+        boxes = [(s, int(random.integers(s, n)) + 1, int(random.integers(1, 3))) for s, n in ends]
         return write.slice(value, box(*boxes)), array[tuple(slice(*b) for b in boxes)]
     dim = int(random.integers(array.ndim))
     if kind == 3 or array.shape[dim] % 2:

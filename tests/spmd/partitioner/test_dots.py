@@ -1,4 +1,7 @@
-"""Dots, convolutions and windows on eight devices: the same values as of the whole program, by the collectives that XLA makes."""
+"""Dots, convolutions and windows on eight devices.
+
+They have the whole program's values, and XLA's collectives.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ def collectives(module: HloModule) -> Counter[str]:
 
 
 def check(text: str, seed: int = 0) -> HloModule:
-    """Partition, and compare what devices compute with what the whole program does."""
+    """Partition, and compare the devices' results with the whole program's."""
     whole, module = xlanb.hlo.parse(text.replace(f", num_partitions={DEVICES}", "")), xlanb.hlo.parse(text)
     rng = np.random.default_rng(seed)
     shapes = [p.array_shape for p in whole.entry_computation.parameters]
@@ -109,7 +112,10 @@ def test_a_windowed_einsum_is_refused() -> None:
 
 
 def test_a_convolution_split_along_its_window_counts_each_part_once() -> None:
-    """The gradient of a kernel: both operands are images, and two devices hold the same part; XLA doubles the sum."""
+    """In a kernel's gradient, both operands are images, and two devices hold the same part.
+
+    XLA doubles the sum.
+    """
     split = "{devices=[1,4,1,2]<=[8] last_tile_dim_replicate}"
     window = "window={size=32 pad=1_1}, dim_labels=f0b_i0o->0bf"
     module = check(
@@ -122,11 +128,11 @@ def test_a_convolution_split_along_its_window_counts_each_part_once() -> None:
     assert collectives(module) == Counter({"collective-permute": 2, "all-reduce": 1})
 
 
-# -- programs at random -----------------------------------------------------------------------------------------------
+# -- programs at random ----------------------------------------------------------------------------
 
 
 def any_sharding(rng: random.Random, rank: int) -> str:
-    """Eight devices over the dimensions and replication, in some order."""
+    """Return eight devices over the dimensions and replication, in random order."""
     tiles = [1] * (rank + 1)
     for factor in (2, 2, 2):
         tiles[rng.randrange(rank + 1)] *= factor
@@ -173,7 +179,7 @@ def any_dot(rng: random.Random) -> str:
 
 
 def windows_of(rng: random.Random, sizes: list[int], kernels: list[int], *, dilated: bool) -> tuple[list[int], str]:
-    """The output's sizes, and the window's text."""
+    """Return the output's sizes and the window's text."""
     output, parts = [], []
     for size, kernel in zip(sizes, kernels, strict=True):
         stride, low, high = rng.choice([1, 1, 2, 3]), rng.choice([0, 1, 2]), rng.choice([1, 2])
@@ -236,7 +242,7 @@ def test_any_program_computes_what_the_whole_does(make: Callable[[random.Random]
     check(make(random.Random(seed)), seed)
 
 
-# -- Fourier transforms, offsets --------------------------------------------------------------------------------------
+# -- Fourier transforms, offsets -------------------------------------------------------------------
 
 
 def test_a_fourier_transform_along_its_own_dimension() -> None:
@@ -264,7 +270,7 @@ def test_offsets_round_toward_zero(ordinal: int) -> None:
     assert (offset - offset).is_constant
 
 
-# -- batched library calls --------------------------------------------------------------------------------------------
+# -- batched library calls -------------------------------------------------------------------------
 
 
 def test_a_batched_library_call_works_on_its_part_of_the_batch() -> None:

@@ -1,4 +1,4 @@
-"""Which dimensions of gathers and scatters go together, and what sharding that gives."""
+"""Matching dimensions of gathers and scatters, and the shardings that follow."""
 
 import pytest
 

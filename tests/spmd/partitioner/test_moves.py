@@ -1,4 +1,7 @@
-"""Gathers, scatters, sorts, slices, pads, concatenations, updates and custom calls: the partitioned program computes what the whole one does."""
+"""The partitioned program computes what the whole one does.
+
+Covers gathers, scatters, sorts, slices, pads, concatenations, updates and custom calls.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def module_of(body: str, computations: str = "") -> HloModule:
 
 
 def check(module: HloModule, *arguments: np.ndarray) -> list[str]:
-    """Partition, compare with the whole program, give the opcodes of the collectives."""
+    """Partition, compare with the whole program, and return the collectives' opcodes."""
     whole = module.clone()
     del whole.header["num_partitions"]
     expected = xlanb.evaluate(whole, *arguments)
@@ -63,7 +66,7 @@ def indices(low: int, high: int, *dims: int) -> np.ndarray:
     return np.random.default_rng(1).integers(low, high, dims).astype(np.int32)
 
 
-# -- gathers -------------------------------------------------------------------------------------------------------
+# -- gathers ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("table", "ids"), pairs(SHARDINGS, (REPLICATED, ROWS, BOTH, PARTIAL)))
@@ -113,7 +116,7 @@ def test_batching_dimensions_and_counted_ones(x, i):
     assert x != ROWS or collectives == []
 
 
-# -- scatters ------------------------------------------------------------------------------------------------------
+# -- scatters --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("x", "u"), pairs(SHARDINGS, SHARDINGS))
@@ -153,7 +156,7 @@ def test_uneven_indices_drop_their_padding():
     check(module, floats(16), indices(0, 16, 13, 1), floats(13, seed=2))
 
 
-# -- sorts ---------------------------------------------------------------------------------------------------------
+# -- sorts -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("sharding", "dim"), pairs(SHARDINGS, (0, 1)))
@@ -178,7 +181,7 @@ def test_what_has_no_other_dimension_is_gathered():
     assert check(module, floats(16)) == ["all-gather"]
 
 
-# -- slices, pads, concatenations ----------------------------------------------------------------------------------
+# -- slices, pads, concatenations ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -236,7 +239,7 @@ def test_rotations_become_permutes(size, amount):
     assert set(check(module, floats(size, 2))) == {"collective-permute"}
 
 
-# -- dynamic slices and updates ------------------------------------------------------------------------------------
+# -- dynamic slices and updates --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("sharding", "start"), pairs(SHARDINGS, (0, 5, 14)))
@@ -261,7 +264,7 @@ def test_dynamic_updates(sharding, rows, start):
     assert collectives == [] or rows > 1
 
 
-# -- TopK ----------------------------------------------------------------------------------------------------------
+# -- TopK ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sharding", [COLUMNS, BOTH, ROWS, REPLICATED])
@@ -285,7 +288,7 @@ def test_an_unknown_call_gets_whole_arrays():
     assert "all-gather" in str(module)
 
 
-# -- what is easily got wrong --------------------------------------------------------------------------------------
+# -- corner cases ---------------------------------------------------------------------------------
 
 
 def test_a_mask_that_differs_between_groups_stays_in_them():
@@ -343,7 +346,7 @@ def test_trying_what_a_way_costs_warns_of_nothing(caplog):
 @pytest.mark.parametrize(
     ("x", "i", "u", "output"),
     [
-        # Groups of devices in another order than the operand's; indices split in a batching dimension too.
+        # Device groups in another order than the operand's; indices split in a batching dimension.
         ("{devices=[2,1,4]<=[2,2,2]T(1,0,2) last_tile_dim_replicate}", REPLICATED, "{devices=[2,2,2]6,7,4,5,0,2,1,3 last_tile_dim_replicate}", "{devices=[2,4]<=[2,4]T(1,0)}"),
         ("{devices=[4,1,2]<=[8] last_tile_dim_replicate}", "{devices=[2,4]<=[2,4]T(1,0)}", REPLICATED, ROWS),
     ],

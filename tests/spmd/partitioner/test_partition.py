@@ -1,4 +1,4 @@
-"""Partitioned programs compute what the whole program computes, with the collectives that XLA would make."""
+"""Partitioned programs compute the whole program's results, with XLA's collectives."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _arguments(module: HloModule) -> list[np.ndarray]:
 
 
 def check(module: HloModule) -> list[str]:
-    """Partition, compare the results with those of the whole, give the opcodes of the collectives."""
+    """Partition, compare with the whole program, and return the collectives' opcodes."""
     arguments = _arguments(module)
     whole = module.clone()
     del whole.header["num_partitions"]

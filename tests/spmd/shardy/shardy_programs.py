@@ -1,4 +1,4 @@
-"""Programs for the tests of Shardy's propagation: HLO without tuples, with shardings of some values."""
+"""Programs for the tests of Shardy's propagation: HLO without tuples, with some shardings."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ MESH = Mesh("mesh", (("a", 2), ("b", 2), ("c", 4)))
 def program_of(
     text: str, shardings: Mapping[str, str] | None = None, mesh: Mesh = MESH
 ) -> tuple[ShardyProgram, dict[str, ShardyValue]]:
-    """The entry of a module as a Program, and its values by name; `shardings` are Shardy's dimensions by name.
+    """Return a module's entry as a Program, and its values by name.
 
-    `result` names the sharding of the program's result.
+    `shardings` are Shardy's dimensions by name; `result` names the sharding of the program's
+    result.
     """
     region = ShardyRegion()
     values: dict[HloInstruction, list[ShardyValue]] = {}
@@ -49,14 +50,14 @@ def program_of(
 
 
 def op_of(line: str, **parameters: str) -> ShardyOp:
-    """The operation of one line of HLO, its operands being parameters of these shapes."""
+    """Return the operation of one line of HLO, with parameters of these shapes as operands."""
     declared = "\n".join(f"  {n} = {s} parameter({k})" for k, (n, s) in enumerate(parameters.items()))
     program, _ = program_of(f"HloModule m\n{_COMPUTATIONS}\nENTRY main {{\n{declared}\n  ROOT {line}\n}}\n")
     return program.body.ops[-1]
 
 
 def dims_of(value: ShardyValue) -> str:
-    """Its sharding's dimensions, "" if it has none."""
+    """Return the dimensions of its sharding, "" if it has none."""
     return "" if value.sharding is None else "[" + ", ".join(map(str, value.sharding.dims)) + "]"
 
 

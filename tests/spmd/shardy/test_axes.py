@@ -1,4 +1,4 @@
-"""Algebra of axes and their parts."""
+"""Algebra of axes and sub-axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constraints that are applied to what they constrain."""
+"""Constraints applied to the value that they constrain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A propagation told as decisions to who watches the pass."""
+"""A propagation reported as decisions to observers of the pass."""
 
 from __future__ import annotations
 

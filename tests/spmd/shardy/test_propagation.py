@@ -1,4 +1,4 @@
-"""Propagation: which sharding every value has in the end, by strategies, priorities, edges and groups."""
+"""Propagation: each value's final sharding, by strategies, priorities, edges and groups."""
 
 from __future__ import annotations
 
@@ -141,7 +141,10 @@ def test_groups_share_one_sharding() -> None:
 
 
 def _loop(program: ShardyProgram, named: dict[str, ShardyValue]) -> tuple[ShardyValue, ShardyValue]:
-    """Make the operation `w` a while loop over its operand with a body that negates; its argument and the negation."""
+    """Make the operation `w` a while loop over its operand with a negating body.
+
+    Returns the body's argument and the negation.
+    """
     while_op = named["w"].producer
     negation = named["n"].producer
     assert while_op is not None

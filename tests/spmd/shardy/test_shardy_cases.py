@@ -1,4 +1,4 @@
-"""The reader of Shardy's tests (benchmarks/_shardy_cases.py), on cases of our own."""
+"""The reader of Shardy's tests (benchmarks/_shardy_cases.py), on our own cases."""
 
 from __future__ import annotations
 
