@@ -1,4 +1,4 @@
-"""The table of what emitters weigh."""
+"""The table of costs that emitters use."""
 
 from __future__ import annotations
 

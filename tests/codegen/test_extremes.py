@@ -1,4 +1,4 @@
-"""Which machines and vectors have one instruction for the greater and the lesser of floats."""
+"""Machines and vectors that have one instruction for maximum and minimum of floats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a function's instructions are written, and which operands they make alike."""
+"""Where a function's instructions are emitted, and how operands are unified."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_nothing_is_moved_out_of_what_may_not_run() -> None:
 
 
 class _Key:
-    """A key that counts how often it is looked up."""
+    """A key that counts its look-ups."""
 
     def __init__(self) -> None:
         self.hashed = 0

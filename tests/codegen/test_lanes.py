@@ -1,4 +1,4 @@
-"""Indices that differ from lane to lane: what arithmetic makes of them, and where a condition on one changes."""
+"""Indices that differ from lane to lane: arithmetic, and where a condition on them changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def function() -> Function:
 
 
 def value_of(index: Ix, n: int) -> int:
-    """What an index is where the counter is n."""
+    """The value of an index for counter n."""
     if isinstance(index, int):
         return index
     assert isinstance(index, lanes.LaneIndex)
@@ -36,7 +36,7 @@ def value_of(index: Ix, n: int) -> int:
     st.integers(1, 12),
 )
 def test_a_lane_index_is_what_integers_give(sizes: list[int], low: int, count: int, factor: int, divisor: int) -> None:
-    """Split over dimensions and joined again, multiplied, divided and reduced: its lanes are plain integers' results."""
+    """Split over dimensions, joined, multiplied, divided and reduced, its lanes match integers."""
     f, width, high = function(), 4, low + count - 1
     with f.vectorized(width):
         q = lanes.counter(f, low, low, high, width)

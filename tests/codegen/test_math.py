@@ -1,4 +1,7 @@
-"""Error bounds of the transcendental functions, in units of the last place: over f32 of all magnitudes, and every f16 and bf16."""
+"""Error bounds of transcendental functions in units of the last place.
+
+Over f32 of all magnitudes, and every f16 and bf16.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from xlanb.cpu import objects
 from xlanb.cpu.codegen.units import Unit
 
 _STRIDE = 4093
-"""A prime: every f32 of this stride is a million, with all exponents and both signs."""
+"""A prime: f32 at this stride are a million numbers, with all exponents and both signs."""
 _BLOCK = 1024
 Reference = Callable[..., NDArray[np.floating]]
 
@@ -46,9 +49,9 @@ SINGLE: dict[str, tuple[Reference, float]] = {
     "cbrt": (np.cbrt, 0.51),
 }
 INLINE = ("exp", "expm1", "log", "log1p", "tanh", "logistic", "erf")
-"""Functions that single elements do not take from the C library."""
+"""Functions that do not use the C library for scalars."""
 LIBM = 2.0
-"""The largest error that glibc states of its functions of one or two f32."""
+"""The largest error that glibc documents for its functions of one or two f32."""
 PAIRS: dict[str, tuple[Reference, float]] = {
     "pow": (np.power, 0.51),
     "atan2": (np.arctan2, 0.51),
@@ -66,7 +69,7 @@ DOUBLE: dict[str, tuple[Reference, float]] = {
 
 @cache
 def compiled(name: str, bits: int, arguments: int, lanes: int) -> tuple[jit.LoadedCode, Callable[..., None]]:
-    """A loop that applies a function to `_BLOCK` elements: in vectors, or one by one with 0 lanes."""
+    """A loop that applies a function to `_BLOCK` elements: in vectors, or scalar for 0 lanes."""
     module = ModuleBuilder("m", jit.host())
     parameters = [Parameter(PTR, f"p{k}", "noalias") for k in range(arguments + 1)]
     f = module.function("apply", parameters, "nounwind", "", linkage="")
@@ -82,7 +85,7 @@ def compiled(name: str, bits: int, arguments: int, lanes: int) -> tuple[jit.Load
 
 
 def apply(name: str, lanes: int, *arguments: NDArray[np.floating]) -> NDArray[np.floating]:
-    """A function of all elements."""
+    """Apply a function to all elements."""
     count, dtype = arguments[0].size, arguments[0].dtype
     _, run = compiled(name, 8 * dtype.itemsize, len(arguments), lanes)
     padded = [np.resize(a, -(-count // _BLOCK) * _BLOCK) for a in arguments]
@@ -93,13 +96,16 @@ def apply(name: str, lanes: int, *arguments: NDArray[np.floating]) -> NDArray[np
 
 
 def largest_error(got: NDArray[np.floating], want: NDArray[np.floating]) -> float:
-    """In units of the last place of the result's type, whose smallest normal number has the least; NaN and infinities agree."""
+    """The largest error in units of the last place of the result's type.
+
+    Units are at least those of the smallest normal number; NaN and infinities must agree.
+    """
     kind = got.dtype.type
     info = ml_dtypes.finfo(kind)
     with np.errstate(over="ignore", invalid="ignore"):
         rounded = want.astype(kind)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(rounded))
-    beyond = np.isinf(got) != np.isinf(rounded)  # the largest number beside infinity
+    beyond = np.isinf(got) != np.isinf(rounded)  # the largest finite number
     assert (
         np.minimum(np.abs(got[beyond]), np.abs(rounded[beyond]))
         >= np.float64(info.max) * (1 - 4 * np.float64(info.eps))

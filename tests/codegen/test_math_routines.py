@@ -1,4 +1,4 @@
-"""Functions of vectors that a kernel has many times are written once and called: the same bits as written in place."""
+"""Vector functions used many times in a kernel are emitted once and called, bit-identically."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_few_and_those_of_the_c_library_are_written_in_place(opcode, count, dtyp
 
 @pytest.mark.parametrize(("count", "is_long"), [(60, False), (400, True)])
 def test_selects_of_long_functions_stay_selects(monkeypatch, count, is_long):
-    """LLVM begins its walk of a function again after each select that it makes a branch of."""
+    """LLVM restarts its walk of a function after each select that it turns into a branch."""
     monkeypatch.setattr(routines, "_MANY_SCALARS", 1 << 30)
     text = "".join(u.text for u in xlanb.compile(chain("tanh", count, "f32", 1)).program.units())
     assert text.count(" = select i1 ") == 4 * count
@@ -106,7 +106,7 @@ def test_what_is_read_is_written_in_place():
 
 
 def test_chains_of_any_length_need_no_deeper_stack(monkeypatch):
-    """Their code is as long as they are, so it is no reason to open the fusion either."""
+    """Their code has their length, so that the fusion need not be split either."""
     monkeypatch.setattr("xlanb.cpu.compiler.deep", lambda work: work())
     monkeypatch.setattr("xlanb.codegen.elemental.SIZE_LIMIT", 1000)
     exe = xlanb.compile(chain("negate", 1500, "f32", 8))

@@ -1,4 +1,4 @@
-"""Where vectors begin that hold every so many elements, and elements that are read backwards."""
+"""Offsets of vectors for strided elements, and elements that are read in reverse."""
 
 from __future__ import annotations
 

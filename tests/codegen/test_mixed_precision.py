@@ -1,4 +1,4 @@
-"""HLO allows floats of several types in one instruction: they are computed in the widest, never read as what they are not."""
+"""Instructions with floats of several types are computed in the widest type."""
 
 from __future__ import annotations
 
@@ -135,7 +135,8 @@ def test_parts_of_complex_numbers_in_another_type(opcode, kind, to):
         np.testing.assert_allclose(made.astype(np.float64), exact, rtol=1e-7 if made.itemsize > 2 else 1e-2)
 
 
-# A computation whose parameters and result (t0, t1, t2) are of other types than the arrays (f32) that it is applied to.
+# A computation whose parameters and result (t0, t1, t2) are of other types than the arrays (f32)
+# that it is applied to.
 _SUM = "f {{\n  p = {0}[] parameter(0)\n  q = {1}[] parameter(1)\n  x = {2}[] convert(p)\n  y = {2}[] convert(q)\n  ROOT s = {2}[] add(x, y)\n}}\n"
 _LESS = "f {{\n  p = {0}[] parameter(0)\n  q = {1}[] parameter(1)\n  x = f64[] convert(p)\n  y = f64[] convert(q)\n  ROOT s = pred[] compare(x, y), direction=LT\n}}\n"
 _PAIR = (
@@ -188,7 +189,7 @@ def _leaves(value):
 
 def test_the_evaluator_rounds_to_what_a_reducer_takes():
     text = HEADER.replace("f32", "bf16") + "a = f32[3] parameter(0)\n c = f32[] constant(0)\n ROOT r = bf16[] reduce(a, c), dimensions={0}, to_apply=add\n}\n"  # fmt: skip
-    small = np.float32([256, 1, 1])  # 257 is no bf16: the ones are lost one by one
+    small = np.float32([256, 1, 1])  # 257 is not a bf16: adding ones has no effect
     assert float(xlanb.evaluate(text, small)) == 256
 
 

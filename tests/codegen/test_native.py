@@ -1,4 +1,4 @@
-"""Functions that are no kernels: results, early returns, calls of one another, variables, fields and atomic access."""
+"""Functions that are not kernels: results, early returns, calls, variables, fields, atomics."""
 
 from __future__ import annotations
 

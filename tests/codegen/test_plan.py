@@ -1,4 +1,4 @@
-"""The plans of kernels: what they say, and where they are shown."""
+"""The plans of kernels: their content, and where they are shown."""
 
 from __future__ import annotations
 

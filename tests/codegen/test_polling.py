@@ -1,4 +1,4 @@
-"""Polls of compiled loops: where they stand, and that loops cut into strips compute what they would without."""
+"""Polls of compiled loops: their positions, and that strips do not change results."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_no_more_than_the_budget_runs_between_two_polls(rounds: int, work: int) 
 @pytest.mark.parametrize("each", [False, True], ids=["strips", "each round"])
 @pytest.mark.parametrize("name", [*PROGRAMS, "sorted"])
 def test_loops_that_poll_give_what_others_give(name: str, each: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With next to no budget every loop polls, between strips of a few rounds or in each of them."""
+    """With almost no budget every loop polls, between short strips or in each iteration."""
     text = SORT if name == "sorted" else _module(PROGRAMS[name])
     x = np.random.default_rng(0).standard_normal((33, 129)).astype(np.float32)
     want = compile_module(parse(text))(x)
@@ -95,7 +95,7 @@ def test_loops_that_poll_give_what_others_give(name: str, each: bool, monkeypatc
 
 
 def test_a_vector_loop_has_no_poll_in_it() -> None:
-    """The block of the innermost loop ends with its own branch; the poll stands in the loop around it."""
+    """The block of the innermost loop ends with its own branch; the poll is in the outer loop."""
     text = _module("x = f32[] parameter(0) n = f32[1099511627776] iota(), iota_dimension=0 z = f32[] constant(0) "
                    "w = f32[1099511627776] broadcast(x), dimensions={} y = f32[1099511627776] multiply(n, w) "
                    "ROOT s = f32[] reduce(y, z), dimensions={0}, to_apply=add")  # fmt: skip
@@ -108,7 +108,7 @@ def test_a_vector_loop_has_no_poll_in_it() -> None:
 
 
 def test_kernels_of_numbers_do_not_poll_between_their_routines() -> None:
-    """A stopped routine leaves numbers, which do no harm to the next one; the routines poll themselves."""
+    """An interrupted routine leaves numbers, which cannot harm the next; routines poll."""
     for name, polls in (("convolved", False), ("summed", False), ("sorted by digits", True)):
         units = compile_module(parse(STOPPED[name])).program.units()
         assert any("@xlanb.check" in u.text for u in units if not u.shared and not u.everywhere) is polls, name
@@ -162,7 +162,7 @@ def test_while_loops_in_strips_run_as_often_as_they_should(count: int, monkeypat
 
 @pytest.mark.parametrize(("y", "in_strips"), [("add(x, x)", True), ("power(x, x)", False)])
 def test_while_loops_that_call_poll_in_each_round_alone(y: str, *, in_strips: bool) -> None:
-    """Strips keep values in registers from round to round, which a call in the body does not allow anyway."""
+    """Strips keep values in registers across iterations, which a call prevents anyway."""
     text = LOOP.replace("COUNT", "1000000000").replace("add(x, x)", y).replace("f32[8]", "f32[1003]")
     run = compile_module(parse(text)).program.run
     written = "\n".join(run.text())
@@ -201,7 +201,7 @@ ENTRY e {
 
 @pytest.mark.parametrize("name", STOPPED)
 def test_kernels_that_are_stopped_anywhere_do_no_harm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a routine leaves that was stopped, places in an array perhaps, is not used by who called it."""
+    """What an interrupted routine leaves, such as positions, is not used by its caller."""
     x = np.random.default_rng(0).standard_normal((9, 20000)).astype(np.float32)
     monkeypatch.setattr(polling, "BUDGET", 2000)
     monkeypatch.setattr(polling, "UNKNOWN_ROUNDS", 1 << 20)

@@ -1,4 +1,7 @@
-"""Functions of single elements without a C library, as GPU kernels have them: error bounds in units of the last place."""
+"""Scalar functions without a C library, as in GPU kernels: error bounds.
+
+They are in units of the last place.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ SINGLE = {
 
 @cache
 def compiled(name: str, bits: int, arguments: int) -> tuple[jit.LoadedCode, Callable[..., None]]:
-    """A loop that applies a function to elements, one by one."""
+    """A scalar loop that applies a function to elements."""
     module = ModuleBuilder("m", BARE)
     parameters = [*(Parameter(PTR, f"p{k}") for k in range(arguments + 1)), Parameter(I64, "count")]
     f = module.function("apply", parameters, "nounwind", "", linkage="")
@@ -81,7 +84,7 @@ def error(got, want):
 
 
 def numbers(kind, seed=0, count=200_000):
-    """Numbers of every magnitude, of both signs, near one, and special ones."""
+    """Numbers of every magnitude and both signs, near one, and special ones."""
     rng = np.random.default_rng(seed)
     width = np.dtype(kind).itemsize
     bits = rng.integers(0, 1 << (8 * width - 1), count, dtype=np.uint64) | (

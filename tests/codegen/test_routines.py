@@ -1,4 +1,4 @@
-"""Routines that are called with their arguments: what becomes a parameter, and what makes another routine."""
+"""Routines called with arguments: what becomes a parameter, and what selects another routine."""
 
 from __future__ import annotations
 

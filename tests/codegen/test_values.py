@@ -1,4 +1,4 @@
-"""How constants are spelled: floats by the bits that NumPy rounds them to."""
+"""The text of constants: floats by the bits that NumPy rounds them to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The backend by itself: HLO text straight to machine code, with no pass before."""
+"""The backend alone: HLO text compiled to machine code without any passes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def backend() -> Callable[[str | HloModule], Executable]:
 
 @pytest.fixture(params=[512, 256, 128])
 def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """The width of the vectors that the machine is said to have."""
+    """The vector width that the target pretends to have."""
     target = narrowed(request.param, threads=2)
     if target.vector_bits != request.param:
         pytest.skip(f"this machine has no vectors of {request.param} bits")

@@ -1,7 +1,8 @@
-"""Memory between pages that nobody may touch, and compiled programs that run on it.
+"""Memory between guard pages, and compiled programs that run on it.
 
-Every argument, result and constant is an array by itself, up against the page behind it or before it. So is every temporary value and every scratch memory where the arena
-was laid out by `spread`. What reads or writes beside its array dies of SIGSEGV.
+Every argument, result and constant is an array of its own, adjacent to the guard page after or
+before it. So is every temporary value and every scratch memory if the arena was laid out by
+`spread`. An out-of-bounds access raises SIGSEGV.
 """
 
 from __future__ import annotations
@@ -60,27 +61,30 @@ class Guarded:
         ctypes.memmove(self.address, data, len(data))
 
     def content(self) -> bytes:
-        """What it holds."""
+        """The current content."""
         return ctypes.string_at(self.address, self.size)
 
 
-# -- the arena ----------------------------------------------------------------------------------------------------
+# -- the arena -------------------------------------------------------------------------------------
 
 
 def _place(size: int, cursor: int, *, at_end: bool) -> tuple[int, int]:
-    """(where a block of so many bytes begins, the first byte behind its pages) in pages from `cursor` on, a multiple of a page, with one before them that is free."""
+    """(block offset, first byte after its pages) of a block in pages from `cursor` on.
+
+    `cursor` and the second value are multiples of a page; one page before the block stays free.
+    """
     pages = max(-(-size // _PAGE), 1)
     return cursor + _PAGE + (pages * _PAGE - size if at_end else 0), cursor + (pages + 1) * _PAGE
 
 
 def spread(*, at_end: bool) -> Callable[..., HeapPacking]:
-    """A layout of the arena, for `heap_simulator.pack`: every block in pages of its own, with a free one before and behind it."""
+    """A layout of the arena for `heap_simulator.pack`, with guard pages around every block."""
 
     def pack(blocks: Sequence[HeapBlock], bins: Sequence[HeapBlock] = ()) -> HeapPacking:
         del bins
         offsets, cursor = [], 0
         for block in blocks:
-            # scratch begins at a cache line
+            # scratch memory is aligned to a cache line
             size = -(-block.size // ALIGNMENT) * ALIGNMENT if block.slack else block.size
             offset, cursor = _place(size, cursor, at_end=at_end)
             offsets.append(offset)
@@ -90,7 +94,11 @@ def spread(*, at_end: bool) -> Callable[..., HeapPacking]:
 
 
 class Arena:
-    """The memory of temporaries: of a spread one only the pages of its blocks may be touched, of another one all between two pages."""
+    """The memory of temporaries.
+
+    In a spread arena only the pages of its blocks are accessible; another arena is between two
+    guard pages.
+    """
 
     def __init__(self, exe: Executable, *, at_end: bool, only: str | None = None) -> None:
         size = -(-exe.buffer_assignment.temp_size // ALIGNMENT) * ALIGNMENT
@@ -114,20 +122,23 @@ class Arena:
                 _protect(self.address + last, _PAGE, _access(name, only))
 
     def fill(self, byte: int) -> None:
-        """Set all of it that may be touched."""
+        """Fill the accessible memory with a byte."""
         for begin, size in self._filled:
             ctypes.memset(self.address + begin, byte, size)
 
 
 def _access(name: str, only: str | None) -> int:
-    """What a guarding page allows: nothing where all are guarded or this array is the only one; nothing but reading for `NAME!`."""
+    """The access rights of a guard page.
+
+    None if all arrays are guarded or this is the only one; read-only for `NAME!`.
+    """
     if only is None or only == name:
         return NO_ACCESS
     return READ_ONLY if only == f"{name}!" else READ_WRITE
 
 
 def arena_blocks(exe: Executable) -> list[tuple[int, int, str]]:
-    """(offset, bytes, what it holds) of the arena's blocks, in their order."""
+    """(offset, bytes, content) of the arena's blocks, in order."""
     made = exe.buffer_assignment
     arena = [a.index for a in made.allocations if a.kind == "temp"]
     named = [(place, value.instruction.name) for value, place in made.slices.items()]
@@ -141,18 +152,20 @@ def arena_blocks(exe: Executable) -> list[tuple[int, int, str]]:
 
 
 def _is_spread(blocks: Sequence[tuple[int, int, str]]) -> bool:
-    """Whether a layout is `spread`'s: it leaves the first page free."""
+    """Whether a layout is `spread`'s, which leaves the first page free."""
     return bool(blocks) and blocks[0][0] >= _PAGE
 
 
-# -- programs -----------------------------------------------------------------------------------------------------
+# -- programs --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Mode:
-    """How a module is compiled and run: threads, which end of its pages each array lies at, whether the arena is spread.
+    """How a module is compiled and run.
 
-    With `constants` those stand in memory by themselves too, with `stacks` what kernels have on the stack; with `bits` vectors have so many (0: the host's); without `passes` the module is compiled as it is.
+    Gives the threads, the end of its pages at which each array is placed, and whether the arena is
+    spread. With `constants` these are guarded too, with `stacks` the kernels' stack arrays; `bits`
+    is the vector width (0: the host's); without `passes` the module is compiled as it is.
     """
 
     threads: int = 1
@@ -170,7 +183,7 @@ class Mode:
         return ", ".join([*parts, *([f"{self.bits} bits"] if self.bits else [])])
 
     def compile(self, text: str) -> Executable:
-        """The module compiled so. With two threads every loop that may be shared is."""
+        """Compile a module in this mode. With two threads every loop that can be shared is."""
         with ExitStack() as stack:
             stack.enter_context(_stack_symbols())
             if self.spread:
@@ -195,7 +208,10 @@ class Mode:
 
 @contextmanager
 def _guarded_constants(*, at_end: bool) -> Iterator[None]:
-    """Programs that are loaded meanwhile have guarded constants: each at a cache line, so that up to 63 bytes behind it may be read unseen."""
+    """Load programs with guarded constants.
+
+    They are aligned to cache lines, so that reads of up to 63 bytes past the end may go undetected.
+    """
     plain = program.Program.symbols.fget  # type: ignore[attr-defined]
 
     def symbols(self: program.Program) -> dict[str, int]:
@@ -262,7 +278,7 @@ open:
 
 @cache
 def _stack_memory() -> tuple[jit.LoadedCode, dict[str, int]]:
-    """The functions that stand for `alloca`; what they give is never freed."""
+    """The functions that replace `alloca`; their memory is never freed."""
     names = ("guarded.start", "guarded.end")
     text = _STACKS.format(page=_PAGE, last=_PAGE - 1, two=2 * _PAGE)
     code = jit.LoadedCode(compile_units([Unit(text, ready=False, weight=0)], jit.host()), names)
@@ -271,7 +287,7 @@ def _stack_memory() -> tuple[jit.LoadedCode, dict[str, int]]:
 
 @contextmanager
 def _guarded_stacks(*, at_end: bool) -> Iterator[None]:
-    """Kernels that are compiled meanwhile have guarded memory for what else is on the stack."""
+    """Compile kernels with guarded memory in place of stack arrays."""
     symbol = "guarded.end" if at_end else "guarded.start"
 
     def alloca(self: Function, type_: Type, count: int = 1) -> Value:
@@ -288,7 +304,10 @@ def _guarded_stacks(*, at_end: bool) -> Iterator[None]:
 
 @contextmanager
 def _stack_symbols() -> Iterator[None]:
-    """Code that is loaded meanwhile finds the functions that stand for `alloca`: routines that programs share may have been made with them."""
+    """Provide the functions that replace `alloca` to code that is loaded in the block.
+
+    Shared routines may have been compiled with them.
+    """
     plain, known = jit.LoadedCode, _stack_memory()[1]
 
     def loaded(
@@ -303,7 +322,10 @@ def _stack_symbols() -> Iterator[None]:
 def run_guarded(
     exe: Executable, inputs: list[Any], *, at_end: bool, fill: int = 0, only: str | None = None
 ) -> list[bytes]:
-    """Run an executable once on guarded memory that holds `fill` in each byte; gives its results. With `only` no more than the array of that name is guarded (see `arrays`)."""
+    """Run an executable once on guarded memory that is filled with `fill`; return its results.
+
+    With `only`, just the array of that name is guarded (see `arrays`).
+    """
     kept, tables = [], []
     for kind, specs, values in (("argument", exe.calls.arguments, inputs), ("result", exe.calls.results, None)):
         table = (ctypes.c_void_p * max(len(specs), 1))()
@@ -332,7 +354,10 @@ def arrays(exe: Executable) -> list[str]:
 
 
 def random_inputs(exe: Executable, *, wild: bool) -> list[Any]:
-    """An array for each argument; integers are small unless `wild`, when floats are any bits."""
+    """An array for each argument; integers are small and floats normal unless `wild`.
+
+    If `wild`, they have arbitrary bits.
+    """
     rng = np.random.default_rng(0)
     return [None if spec is None else _random_input(rng, spec, wild=wild) for spec in exe.calls.arguments]
 

@@ -1,4 +1,4 @@
-"""Random HLO modules in which every array has a random layout, and layouts change wherever HLO lets them."""
+"""Random HLO modules with random array layouts that change wherever HLO allows it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from xlanb.shape import ArrayShape
 
 @dataclass
 class Program:
-    """Builds one module; `bitcasts` lets it hold bitcasts and fusions, so that the layouts in the text are the ones that count."""
+    """Builds one module; `bitcasts` allows bitcasts and fusions, so that the layouts matter."""
 
     seed: int
     bitcasts: bool = False
@@ -28,7 +28,7 @@ class Program:
     values: list[Made] = field(default_factory=list)
     parameters: list[Made] = field(default_factory=list)
     ends: list[Made] = field(default_factory=list)
-    """Results that are near what they should be, and therefore compared but computed with no further."""
+    """Results that are only approximately right, and so compared but not used further."""
 
     rules: tuple[Callable[[Program], None], ...] | None = None
 
@@ -36,7 +36,7 @@ class Program:
         self.r = random.Random(self.seed)
         self.count = 0
 
-    # -- parts --------------------------------------------------------------------------------------------------
+    # -- parts -------------------------------------------------------------------------------------
 
     def name(self, stem: str = "v") -> str:
         """A new name."""
@@ -44,7 +44,7 @@ class Program:
         return f"{stem}{self.count}"
 
     def layout(self, rank: int) -> tuple[int, ...]:
-        """A random order of dimensions, row major now and then."""
+        """A random dimension order, sometimes row-major."""
         order = list(range(rank))[::-1]
         if self.r.random() < 0.8:
             self.r.shuffle(order)
@@ -61,29 +61,29 @@ class Program:
                 return found
 
     def emit(self, kind: str, dims: tuple[int, ...], text: str, layout: tuple[int, ...] | None = None) -> Made:
-        """One more instruction, in a random layout."""
+        """Add an instruction with a random layout."""
         made = Made(self.name(), kind, dims, self.layout(len(dims)) if layout is None else layout)
         self.lines.append(f"  {made.name} = {made.shape} {text}")
         self.values.append(made)
         return made
 
     def pick(self, *kinds: str, rank: int = 0) -> Made | None:
-        """A value of one of some types (any where none is named), of a rank at least."""
+        """A value of one of some types (default: any), with a minimum rank."""
         found = [v for v in self.values if (not kinds or v.kind in kinds) and len(v.dims) >= rank]
         return self.r.choice(found) if found else None
 
     def parameter(self, kind: str, dims: tuple[int, ...]) -> Made:
-        """One more parameter."""
+        """Add a parameter."""
         made = self.emit(kind, dims, f"parameter({len(self.parameters)})")
         self.parameters.append(made)
         return made
 
     def like(self, v: Made) -> Made:
-        """Another value of the same type and dimensions: one that there is, or a parameter."""
+        """Another value of the same type and dimensions: an existing one, or a parameter."""
         found = [o for o in self.values if (o.kind, o.dims) == (v.kind, v.dims) and o is not v]
         return self.r.choice(found) if found and self.r.random() < 0.7 else self.parameter(v.kind, v.dims)
 
-    # -- the whole ----------------------------------------------------------------------------------------------
+    # -- whole programs ----------------------------------------------------------------------------
 
     def text(self) -> str:
         """The module's text."""

@@ -1,4 +1,4 @@
-"""The rules by which layout_programs builds a random module: each adds instructions over the values that there are."""
+"""The rules by which layout_programs builds a random module; each adds instructions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Made:
 
     @property
     def shape(self) -> str:
-        """HLO's text for its shape."""
+        """HLO text of its shape."""
         return shape_text(self.kind, self.dims, self.layout)
 
 
@@ -35,7 +35,7 @@ def shape_text(kind: str, dims: tuple[int, ...], layout: tuple[int, ...]) -> str
     return f"{kind}[{','.join(map(str, dims))}]{{{','.join(map(str, layout))}}}"
 
 
-# -- rules: what moves elements or computes with them ---------------------------------------------------------------
+# -- rules: instructions that move elements or compute with them -----------------------------------
 
 
 def _copy(p: Program) -> None:
@@ -147,7 +147,7 @@ def _reverse(p: Program) -> None:
 
 
 def _folding(p: Program, kind: str) -> tuple[str, str]:
-    """A computation of two scalars, and the constant to begin with."""
+    """A computation of two scalars, and its initial constant."""
     opcode = p.r.choice(("add", "maximum")) if kind != "pred" else "or"
     name, zero = p.name("fold"), p.name("c")
     p.computations.append(
@@ -378,7 +378,7 @@ def _factor(p: Program) -> None:
     unit = p.emit("f32", (3, 3), "constant({{4, 2, 0}, {2, 5, 2}, {0, 2, 5}})")
     a = p.emit("f32", (2, 3, 3), f"broadcast({unit.name}), dimensions={{1,2}}")
     made = p.emit("f32", (2, 3, 3), f"cholesky({a.name}), lower=true")
-    p.values.remove(made)  # above the diagonal anything may stand
+    p.values.remove(made)  # above the diagonal elements are arbitrary
     c = p.name("c")
     rows, columns = (p.emit("s32", (2, 3, 3), f"iota(), iota_dimension={d}") for d in (1, 2))
     mask = p.emit("pred", (2, 3, 3), f"compare({rows.name}, {columns.name}), direction=GE")
@@ -466,11 +466,11 @@ def _top(p: Program) -> None:
     p.emit("f32", dims, f"get-tuple-element({made}), index=0")
 
 
-# -- rules: what hands values on ------------------------------------------------------------------------------------
+# -- rules: instructions that pass values on -------------------------------------------------------
 
 
 def _again(p: Program, v: Made) -> str:
-    """The shape of a value in another layout."""
+    """The shape of a value with another layout."""
     return shape_text(v.kind, v.dims, p.layout(len(v.dims)))
 
 
@@ -551,7 +551,7 @@ def _copy_start(p: Program) -> None:
     p.emit(v.kind, v.dims, f"copy-done({name})")
 
 
-# -- rules: what reads bytes ----------------------------------------------------------------------------------------
+# -- rules: instructions that read bytes -----------------------------------------------------------
 
 
 def _bitcast(p: Program) -> None:

@@ -1,4 +1,4 @@
-"""The host with narrower vectors than it has: machines that it can be."""
+"""The host with narrower vectors than it has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The kernel of attention: what it computes beside the plain HLO, with masks, layouts, types and numbers that are none; which tiles a mask leaves out."""
+"""The attention kernel, compared with plain HLO.
+
+Masks, layouts, types, NaN and infinities; and which tiles a mask excludes.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ SCALE = """qt = f32[] constant(0.25)
 
 @dataclass(frozen=True)
 class Program:
-    """softmax(f(q k^T)) v over `heads`; `mask` are the lines that make `x` of the scores `c`, `more` further parameters."""
+    """softmax(f(q k^T)) v over `heads`.
+
+    `mask` are the lines that compute `x` from the scores `c`, `more` are additional parameters.
+    """
 
     heads: int = 3
     queries: int = 40
@@ -92,7 +98,7 @@ ENTRY e {{
 
 
 def causal(value: str) -> str:
-    """A causal mask by iotas, as JAX writes it."""
+    """A causal mask by iotas, as in JAX."""
     return f"""ri = s32[Q,K]{{1,0}} iota(), iota_dimension=0
   ci = s32[Q,K]{{1,0}} iota(), iota_dimension=1
   ge = pred[Q,K]{{1,0}} compare(ri, ci), direction=GE
@@ -124,7 +130,7 @@ KEY_MASK_PARAMETER = "keep = pred[K]{0} parameter(3)"
 
 
 def fusion_of(exe: Executable) -> HloInstruction:
-    """The fusion of attention in a compiled program."""
+    """The attention fusion of a compiled program."""
     (found,) = (i for i in exe.hlo_module.entry_computation if attention_fusion.KIND in i.backend_config)
     return found
 
@@ -137,7 +143,7 @@ def built(text: str, threads: int = 2) -> Executable:
 
 
 def check(program: Program, *more: np.ndarray, arrays: list[np.ndarray] | None = None, scale: float = 1.0) -> None:
-    """The kernel beside the evaluator; NaN in the same places."""
+    """Compare the kernel with the evaluator; NaN must be in the same positions."""
     given = [*(arrays or program.arrays()), *more]
     with np.errstate(all="ignore"):
         want = np.asarray(evaluate(parse(program.text), *given), np.float32)
@@ -208,7 +214,7 @@ def test_rows_whose_only_logits_are_as_low_as_the_mask():
     q[0, :5] = 0
     q[0, :, 0] = 0
     q[0, :5, 0] = 1
-    k[0, :, 0] = -1.0e4  # the first rows then see the masked keys, in tiles that are left out elsewhere
+    k[0, :, 0] = -1.0e4  # the first rows then use the masked keys, in tiles excluded elsewhere
     check(program, arrays=[q, k, v], scale=40)
 
 
@@ -218,7 +224,7 @@ def test_large_logits():
     check(program, arrays=[20 * q, 20 * k, v], scale=20)
 
 
-# -- layouts ------------------------------------------------------------------------------------------------------
+# -- layouts ---------------------------------------------------------------------------------------
 
 SEQUENCE_FIRST = """HloModule m
 max {
@@ -283,11 +289,11 @@ def test_grouped_heads_of_one_array(end):
     np.testing.assert_allclose(exe(qkv), evaluate(parse(text), qkv), atol=2e-6)
 
 
-# -- tiles --------------------------------------------------------------------------------------------------------
+# -- tiles -----------------------------------------------------------------------------------------
 
 
 def tiles_of(program: Program) -> tuple[int, list[tuple[int, int]]]:
-    """(tiles of keys, first and last of those that are computed for each tile of queries)."""
+    """(key tiles, first and last computed key tile for each tile of queries)."""
     found = attention_in(fusion_of(built(program.text)))
     assert found is not None
     t = tiling(found)
@@ -320,7 +326,7 @@ def test_a_mask_that_hides_little_leaves_out_nothing():
     assert tiles_of(Program(1, 512, 512, 8, 8, mask=causal("-5")))[1] == []
 
 
-# -- bounds -------------------------------------------------------------------------------------------------------
+# -- bounds ----------------------------------------------------------------------------------------
 
 GUARDED = {
     "plain": Program(2, 33, 45, 7, 9),

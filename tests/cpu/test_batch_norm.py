@@ -1,4 +1,7 @@
-"""Batch normalisation of every floating type: compiled code and the evaluator compute it in the type that XLA:CPU does."""
+"""Batch normalization of every floating type, computed in the same type as in XLA:CPU.
+
+Compared between compiled code and the evaluator.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The entry of an executable: what it takes by itself, what it leaves to the careful way, and that nothing is lost when a call fails."""
+"""The entry of an executable: its fast path, its slow path, and that failing calls lose nothing."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_an_executable_goes_when_nobody_holds_it(backend):
 
 
 def test_the_entry_reads_arrays_here():
-    """On a platform where it does not, every call goes the careful way; on those that we test it does."""
+    """The entry reads arrays on tested platforms; elsewhere every call takes the slow path."""
     assert bridge().reads_arrays
 
 
@@ -216,7 +216,7 @@ ENTRY main {
 def test_a_loop_that_never_ends_can_be_interrupted(backend):
     exe = backend(ENDLESS)
     assert exe(np.array(-1, np.int32)) == -1
-    for argument in (np.array(0, np.int32), 0):  # by the entry, and the careful way
+    for argument in (np.array(0, np.int32), 0):  # the fast path, and the slow one
         timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         with pytest.raises(KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""Kernels that cannot be written as planned: the program is written again with another plan, and not for ever."""
+"""Kernels that cannot be emitted as planned: the program is emitted again, but not forever."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ ENTRY e {{
   ROOT r = f32[40,50] fusion(x), kind=kLoop, calls=f
 }}
 """.format(steps="".join(STEP.format(k=k, n=k + 1) for k in range(7)))
-"""An element of which needs 128 elements of its operand."""
+"""Each element needs 128 elements of its operand."""
 
 
 def test_a_fusion_that_is_too_large_is_opened(monkeypatch):

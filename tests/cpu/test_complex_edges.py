@@ -1,4 +1,4 @@
-"""Complex functions where parts are zero, tiny, huge, infinite or NaN: compiled code gives the interpreter's results."""
+"""Complex functions of zero, tiny, huge, infinite or NaN parts: compiled code and interpreter."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_complex_numbers_have_no_largest():
 @pytest.mark.parametrize("opcode", ["multiply", "divide", "power", "atan2"])
 def test_two_operands_at_their_edges(opcode, kind, dtype):
     limits = np.finfo(dtype)
-    is_exact = opcode in ("multiply", "divide")  # no function rounds: equal to the bit, signs of zeros included
+    is_exact = opcode in ("multiply", "divide")  # no function rounds: bitwise equal, including signs of zeros
     parts = [*PARTS, 0.9 * float(limits.max)] if is_exact else [*PARTS, 0.3]
     numbers = np.array([complex(a, b) for a, b in product(parts, parts)], dtype)
     x, y = (v.ravel() for v in np.meshgrid(numbers, numbers, indexing="ij"))
@@ -95,7 +95,7 @@ def test_tangents_at_their_edges(opcode, kind, dtype):
 
 
 def test_products_are_rounded_part_by_part():
-    """A fused multiply-add would keep what overflows."""
+    """A fused multiply-add would avoid the overflow."""
     x, y = (np.array([v], np.complex64) for v in (3e38 + 3e38j, -1.5 - 1.5j))
     text = "HloModule m\nENTRY e { x = c64[1] parameter(0) y = c64[1] parameter(1) ROOT r = c64[1] multiply(x, y) }\n"
     for made in (xlanb.compile(text)(x, y), xlanb.evaluate(text, x, y)):

@@ -1,4 +1,4 @@
-"""Concatenations of many arrays: copied piece by piece, whatever the dimension, the layout and the type."""
+"""Concatenations of many arrays: copied piece by piece, for any dimension, layout and type."""
 
 from __future__ import annotations
 

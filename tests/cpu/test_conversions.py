@@ -1,4 +1,4 @@
-"""Each element type converted to each other: compiled code and the evaluator, to the bit."""
+"""Every element type converted to every other: compiled code and evaluator agree bitwise."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ E8M0 = {
     1.0: 127, 2.9: 128, 3.0: 129, 6.0: 130, 12.0: 131, 2.0**-127: 0, 2.0**-149: 0, 1.25 * 2.0**-127: 1,
     1.49 * 2.0**127: 254, 1.5 * 2.0**127: NOT_A_NUMBER,
 }  # fmt: skip
-"""Floats and their codes in f8e8m0fnu, as XLA:CPU converts them: ties to the larger power of two."""
+"""Floats and their f8e8m0fnu codes, as XLA:CPU converts them: ties to the larger power of two."""
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])

@@ -1,4 +1,4 @@
-"""Weights of NaN and infinity beside the padding of a convolution: multiplied where XLA:CPU does, else skipped."""
+"""Weights of NaN and infinity in a convolution's padding: multiplied where XLA:CPU does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ WINDOWS = {
     "base dilated along one": ("size=3x3 pad=1_1x1_1 lhs_dilate=1x2", (7, 11), 60, 60),
     "reversed": ("size=3x3 pad=1_1x1_1 rhs_reversal=1x1", (7, 6), 60, 60),
 }
-"""Windows over 2 images of 7 by 6, results, NaNs of the result in XLA:CPU for f32 and narrower floats, and for f64 and complex numbers."""
+"""Windows over 2 images of 7 by 6, results, and the number of NaNs in XLA:CPU's result.
+
+The first number is for f32 and narrower floats, the second for f64 and complex numbers.
+"""
 
 
 @pytest.mark.parametrize("weight", [np.nan, np.inf])

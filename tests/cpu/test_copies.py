@@ -1,4 +1,4 @@
-"""Copies between the kernels of a program: whole, and shared by threads where they are large."""
+"""Copies between the kernels of a program: whole, or shared by threads if large."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not has_pool(jit.host().triple), reason="no pool
 
 
 def _copying(*sizes: int, threads: int = 2) -> str:
-    """A function (to, from) that copies so many bytes, size after size to the same place."""
+    """A function (to, from) that copies this many bytes, size after size to the same address."""
     module = ModuleBuilder("copying", replace(jit.host(), threads=threads))
     f = module.function("run", [], "nounwind", "", linkage="")
     parameters = [Parameter(PTR, f"p{k}", "noalias") for k in range(2)]

@@ -1,4 +1,4 @@
-"""Object files for other machines: linked by a cross compiler, run by qemu, compared with the interpreter."""
+"""Object files for other machines: cross-linked, run by qemu, compared with the interpreter."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def inputs_of(text: str) -> list[np.ndarray[Any, Any]]:
 
 
 def run(text: str, triple: str, arrays: Sequence[np.ndarray[Any, Any]], folder: Path) -> list[np.ndarray[Any, Any]]:
-    """The results of a program on an emulated machine."""
+    """Run a program on an emulated machine."""
     code = object_for(parse(text), target_named(triple), "entry")
     (folder / "code.o").write_bytes(code.data)
     (folder / "main.c").write_text(MAIN)

@@ -1,4 +1,4 @@
-"""Dots of every mixture of element types, with and without free, batch and contracting dimensions."""
+"""Dots of all combinations of element types, with and without the kinds of dimensions."""
 
 from __future__ import annotations
 
@@ -92,20 +92,20 @@ def test_any_types_meet_as_in_the_evaluator(a, b, c, batch, left, right, summed,
             near = 4e-6 * max(1, math.prod(summed))
             np.testing.assert_allclose(got.astype(kind), want.astype(kind), rtol=1.01 * eps, atol=near)
         elif is_float(x) or is_float(y) or np.iscomplexobj(x) or np.iscomplexobj(y):
-            assert (np.abs(got.astype(kind) - want.astype(kind)) <= 1).mean() > 0.99  # a sum beside an integer
+            assert (np.abs(got.astype(kind) - want.astype(kind)) <= 1).mean() > 0.99  # a float sum and an integer
         else:
             np.testing.assert_array_equal(got, want)
 
 
 MIXED = {
-    ("c64", "s16", "s32"): ([1.5 + 0.5j, -4.5], [1, 2], -7),  # the real part of -7.5 + 0.5i, cut towards zero
+    ("c64", "s16", "s32"): ([1.5 + 0.5j, -4.5], [1, 2], -7),  # the real part of -7.5 + 0.5i, truncated
     ("u32", "c64", "c64"): ([1, 2], [0.5 + 0.5j, 2 + 0.5j], 4.5 + 1.5j),
     ("f32", "f32", "s32"): ([1.5, 1.5], [1.5, 0.5], 3),
     ("f8e5m2", "f8e5m2", "s32"): ([1.5, 1.5], [1.5, 0.5], 3),
     ("f64", "f64", "f32"): ([1 + 2.0**-30, 1], [1, -1], 2.0**-30),
     ("s16", "s16", "pred"): ([3, 1], [1, -3], False),
 }
-"""Types of operands and result: operands and what XLA gives for their product."""
+"""Types of operands and result: operands, and XLA's type of their product."""
 
 
 @pytest.mark.parametrize("types", MIXED)

@@ -1,4 +1,4 @@
-"""Arrays of dynamic size go in and come out in their own size; random numbers go on from call to call; asynchronous pairs run."""
+"""Arrays of dynamic size keep their size; random state continues; asynchronous pairs run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels that differ in nothing but the memory they are called with are written once, and only those."""
+"""Kernels that differ only in the memory they are called with are emitted once, and only those."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from xlanb.transforms.pipeline import HloPassPipeline
 
 
 def layers(*constants: float) -> str:
-    """A layer for each constant: a product with one matrix, then the constant added to it and the hyperbolic tangent taken."""
+    """A layer per constant: a product with one matrix, plus the constant, then tanh."""
     body = "".join(
         f"""
   %dot.{n} = f32[64,64] dot(%x.{n}, %w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
@@ -40,7 +40,7 @@ ENTRY %main (x.0: f32[64,64], w: f32[64,64]) -> f32[64,64] {{
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The instructions whose kernels were written."""
+    """The instructions whose kernels were emitted."""
     names: list[str] = []
     emit = KernelFunction.emit
 
@@ -63,7 +63,7 @@ def compiled(text: str) -> Executable:
 def test_the_kernels_of_a_repeated_layer_are_written_once(written: list[str]) -> None:
     exe = compiled(layers(*[0.5] * 6))
     assert len(exe.kernels) > 6
-    assert len(written) <= 5  # a first layer and a last one may differ from those between
+    assert len(written) <= 5  # the first and the last layer may differ from the others
 
 
 def test_every_instruction_is_a_kernel_of_its_own_to_who_reads() -> None:
@@ -119,7 +119,8 @@ ENTRY main {{
 
 
 def test_a_kernel_that_writes_over_an_operand_is_another() -> None:
-    # The first sum has to keep x, which is read again; the second may lie in the place of the first.
+    # The first sum must keep x, which is read again; the second may overwrite the
+    # first.
     text = """HloModule places
 ENTRY main {
   x = f32[4096] parameter(0)
@@ -139,14 +140,14 @@ ENTRY main {
 
 
 class _AllApart(KernelSites):
-    """Sites of kernels of which each is written."""
+    """Sites of kernels that are all emitted."""
 
     def of(self, i: HloInstruction, *, inline: bool) -> KernelSite | None:
         return None
 
 
 def _texts(exe: Executable, monkeypatch: pytest.MonkeyPatch) -> tuple[Program, Program]:
-    """The program as it is written, and where each kernel is written and equal ones are found by their text."""
+    """The program as emitted, and with every kernel emitted and duplicates found by their text."""
     found = emit_program(exe.buffer_assignment, jit.host())
     with monkeypatch.context() as patched:
         patched.setattr(programs, "KernelSites", _AllApart)
@@ -206,7 +207,8 @@ ENTRY main {
 
 @pytest.mark.parametrize("line", _LINES)
 def test_a_kernel_for_each_use_is_what_comparing_texts_gives(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Each line with several pairs of operands, twice: without passes each instruction has a kernel of its own.
+    # Each line with several pairs of operands, twice: without passes each instruction is a kernel
+    # of its own.
     pairs = [("x", "y"), ("y", "x"), ("x", "x"), ("z", "x"), ("x", "z")] * 2
     shapes = {"convert": "s32[16,16]", "concatenate": "f32[32,16]", "pad": "f32[17,17]", "slice": "f32[8,8]"}
     opcode = line.split("(", 1)[0]

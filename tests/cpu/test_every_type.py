@@ -1,4 +1,7 @@
-"""Elementwise operations on special values of each element type: compiled code and the evaluator, to the bit."""
+"""Elementwise operations on special values of each type: compiled code and evaluator.
+
+They agree bitwise.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ COUNT = 900
 
 
 def _lines(t: str) -> list[tuple[str, str]]:
-    """(result type, right side) for each operation on x, y and z."""
+    """(result type, right-hand side) for each operation on x, y and z."""
     lines = [(t, f"{op}(x, y)") for op in BINARY]
     lines += [("pred", f"compare(x, y), direction={d}") for d in COMPARISONS]
     lines += [(t, "clamp(x, y, z)"), (t, "real(x)") if t in FLOATS else (t, "not(x)")]

@@ -1,4 +1,4 @@
-"""Calls, arguments, control flow, buffers in use, text that maps back, profile, threads."""
+"""Calls, arguments, control flow, buffers in use, source mapping, profile, threads."""
 
 from __future__ import annotations
 

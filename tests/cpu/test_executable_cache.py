@@ -1,4 +1,4 @@
-"""Executables on disk: what is found there, what is not kept, and what a restored one still shows."""
+"""Executables on disk: what is found there, what is not stored, what a restored one can show."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of modules that were compiled since, in order."""
+    """The names of modules compiled since, in order."""
     found: list[str] = []
     real = compiler._compile
 
@@ -62,7 +62,7 @@ def test_a_restored_executable_shows_everything(compilations: list[str]) -> None
     assert str(second.llvm_ir) == str(first.llvm_ir)
     assert str(second) == str(first)
     assert list(second.profile(P, Q).kernel) == list(first.profile(P, Q).kernel)
-    assert compilations == ["m", "m"]  # made again once, for all of it
+    assert compilations == ["m", "m"]  # compiled again once
     with pytest.raises(AttributeError, match="hlo_modul"):
         second.hlo_modul  # noqa: B018
 

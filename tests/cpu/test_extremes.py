@@ -1,4 +1,4 @@
-"""The greater and the lesser of floats: what is no number spreads, +0 is greater than -0, whatever the width of the vectors."""
+"""Maximum and minimum of floats for all vector widths: NaN propagates, +0 is above -0."""
 
 from __future__ import annotations
 

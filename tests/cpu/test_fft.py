@@ -1,4 +1,4 @@
-"""Fourier transforms against NumPy's in the widest type: all kinds, lengths, dimensions and machines."""
+"""Fourier transforms against NumPy's in the widest type: all kinds, lengths and machines."""
 
 from __future__ import annotations
 
@@ -58,14 +58,17 @@ def argument(shape: tuple[int, ...], kind: str, *, double: bool, seed: int = 0) 
 
 
 def wanted(x: np.ndarray, lengths: tuple[int, ...], kind: str) -> np.ndarray:
-    """NumPy's result in the widest type that it has."""
+    """NumPy's result in its widest type."""
     axes = tuple(range(x.ndim - len(lengths), x.ndim))
     x = x.astype(np.clongdouble if np.iscomplexobj(x) else np.longdouble)
     return getattr(np.fft, kind.lower() + "n")(x, lengths, axes)
 
 
 def check(exe: Executable, shape: tuple[int, ...], rank: int, kind: str, *, double: bool) -> None:
-    """Results are as near as those of NumPy's own transform in the type: a few roundings of the largest number, whatever the length."""
+    """Results are as accurate as NumPy's in the type: a few roundings of the largest number.
+
+    The bound does not depend on the length.
+    """
     x = argument(shape, kind, double=double)
     got = exe(x)
     assert bool(exe.program.host) is (not x.size or any(radices_of(n) is None for n in shape[-rank:]))
@@ -135,7 +138,7 @@ def test_export_refuses_a_length_without_a_way(backend, tmp_path):
 
 
 def test_the_imaginary_part_of_what_is_real_counts_for_nothing(backend):
-    """The first number of half a spectrum, and the last one of an even line, as NumPy has it."""
+    """The first number of a half spectrum, and the last one of an even line, as in NumPy."""
     for shape in ((3, 8), (3, 9), (2, 1024), (1, 1025), (1, 4094)):
         x = argument(shape, "IRFFT", double=True)
         x[:, 0] += 5j
@@ -164,7 +167,7 @@ def test_infinities_and_nans_go_through(backend):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(20, 60), (18, 45), (40, 101), (5, 999), (3, 2000), (4, 2021), (2, 40000)])
 def test_lines_have_nothing_to_do_with_each_other(backend, shape, kind):
-    """Large numbers, infinities and NaNs of a line change no bit of any other's result."""
+    """Large numbers, infinities and NaN in a line do not affect the results of others."""
     exe = backend(text(shape, 1, kind, double=False))
     x = argument(shape, kind, double=False)
     other = x.copy()
@@ -204,7 +207,7 @@ def test_nothing_is_touched_that_is_not_an_array(backend, shape, rank, kind):
 
 
 def test_routines_serve_all_lengths(backend):
-    """A length of radices that are known needs no code but its kernel, and each table is of its length."""
+    """A length with known radices needs only its kernel; each table has its length."""
 
     def routines(n: int) -> dict[str, str]:
         program = backend(text((64, n), 1, "FFT", double=False)).program

@@ -1,4 +1,4 @@
-"""The accuracy of the inline f32 functions and the rounding to narrow floats, against NumPy and ml_dtypes."""
+"""Accuracy of inline f32 functions and of rounding to narrow floats: NumPy and ml_dtypes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def every_kind_of_float(count: int = 40_000) -> np.ndarray:
 
 
 def ulps(got: np.ndarray, want: np.ndarray) -> float:
-    """The largest distance in units of the last place of a correctly rounded f32; NaN and infinities must agree."""
+    """The largest error in units of the last place of f32; NaN and infinities must agree."""
     with np.errstate(over="ignore"):
         rounded = want.astype(np.float32)
     assert np.array_equal(np.isnan(got), np.isnan(rounded))
@@ -165,7 +165,7 @@ def test_rounding_to_narrow_floats_is_that_of_ml_dtypes(backend, name):
             np.float32
         )
         if name == "f4e2m1fn":
-            x = x[~np.isnan(x)]  # it has no NaN to give
+            x = x[~np.isnan(x)]  # the type has no NaN
         want = x.astype(dtype)
     got = backend(CONVERT.format(source="f32", to=name, n=x.size))(x)
     good = same_bits_or_nan(got, want)
@@ -220,7 +220,7 @@ def test_the_size_of_a_complex_number_neither_overflows_nor_vanishes(backend, ki
     with np.errstate(all="ignore"):
         want = np.hypot(x.real.astype(np.longdouble), x.imag.astype(np.longdouble)).astype(part)
     name = "f32" if part is np.float32 else "f64"
-    for n in (x.size, 1):  # vectors and a single element
+    for n in (x.size, 1):  # vectors and a scalar
         text = (
             f"HloModule m\n\nENTRY e {{\n  x = {kind}[{n}]{{0}} parameter(0)\n  ROOT y = {name}[{n}]{{0}} abs(x)\n}}\n"
         )

@@ -1,4 +1,4 @@
-"""Gathers at the same places of many rows, and of rows: clamped, whatever the number of rows and places."""
+"""Gathers with the same indices in many rows, and of rows: clamped, for any counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Executions that are stopped: wherever they are, by whom, and that everything goes on after."""
+"""Stopped executions: at any point, by any means, and that everything continues afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from xlanb.errors import CancelledError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
 
-# One kernel that nobody waits for, and a way past it. Of 64 rows parts go to all threads; one row is one thread's.
+# One very long kernel, and a way past it. 64 rows are shared by all threads; one row
+# is one thread's.
 HOURS = """HloModule hours
 
 add {
@@ -57,7 +58,7 @@ ENTRY main {
   ROOT out = f32[ROWS]{0} conditional(is_long, x, x), true_computation=long, false_computation=short
 }
 """
-# Many jobs of the pool, one after the other, until the end of time.
+# Many jobs of the pool in an infinite loop.
 JOBS = """HloModule jobs
 
 condition {
@@ -94,7 +95,7 @@ def _await(running: Callable[[], bool]) -> None:
 
 @contextmanager
 def _beside(work: Callable[[], None]) -> Iterator[None]:
-    """`work` in a thread of its own meanwhile."""
+    """Run `work` in a thread during the block."""
     thread = threading.Thread(target=work)
     thread.start()
     yield
@@ -137,7 +138,7 @@ def _is_ready(exe: Executable) -> None:
 
 
 def test_a_kernel_is_interrupted(hours):
-    for argument in (True, np.array(True)):  # the careful way, and by the entry
+    for argument in (True, np.array(True)):  # the slow path, and the fast one
         with _beside(_signal_when(hours)), pytest.raises(KeyboardInterrupt):
             hours(argument, np.array(0.5, np.float32))
         _is_ready(hours)
@@ -154,7 +155,7 @@ def test_the_pool_goes_on_after(hours, backend):
 
 
 def test_a_signal_that_raises_nothing_does_not_stop_it(hours):
-    """Two signals are handled in the middle of the kernel, the third ends it."""
+    """Two signals are handled in the middle of the kernel; the third ends it."""
     seen: list[int] = []
 
     def handler(*_: object) -> None:
@@ -235,7 +236,7 @@ def test_where_nothing_runs_nothing_is_cancelled(hours):
 
 
 def test_many_are_cancelled_at_any_moment(backend):
-    """Two threads bring jobs to the pool without end; each is cancelled again and again, wherever it is."""
+    """Two threads run jobs on the pool in a loop; each is cancelled repeatedly at any point."""
     exe, rng = backend(JOBS), random.Random(0)
     x = np.linspace(-3, 3, 65536, dtype=np.float32)
     want, stop, cancelled, right = exe(x, 3), threading.Event(), [], []
@@ -298,7 +299,7 @@ ENTRY main {
 
 
 def test_others_keep_their_handler_of_the_signal(hours):
-    """Before ours is installed, and after: what is not sent by us is theirs."""
+    """Signals not sent by us go to the handlers of others, installed before or after ours."""
     seen: list[int] = []
     with _handling(signal.SIGURG, lambda *_: seen.append(1)):
         with _beside(_signal_when(hours)), pytest.raises(KeyboardInterrupt):
@@ -365,6 +366,6 @@ def test_a_daemon_thread_in_a_kernel_does_not_keep_the_process():
 
 
 def test_the_loop_of_the_pool_is_shared(backend):
-    """What the tests above stop is a job of several threads, where there are several."""
+    """The tests above stop a job of several threads, if there are several."""
     exe = backend(JOBS)
     assert exe.program.is_parallel or jit.host().threads == 1

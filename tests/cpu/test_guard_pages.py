@@ -1,4 +1,7 @@
-"""Programs between pages that nobody may touch: kinds of code that have read beside their arrays, over types and shapes, in a process of its own, which dies where one does."""
+"""Programs between guard pages: code that once read out of bounds, over types and shapes.
+
+Runs in a process of its own, which dies on such an access.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ TYPES = pytest.mark.parametrize(
 
 
 def check(tmp_path: Path, texts: Iterable[str]) -> None:
-    """Every module runs, one way or another, and touches nothing beside its arrays."""
+    """Check that every module, in all modes, accesses nothing outside its arrays."""
     lines = [json.dumps({"text": text}) for text in texts]
     path = tmp_path / "modules.jsonl"
     path.write_text("\n".join(lines))
@@ -44,7 +47,7 @@ def check(tmp_path: Path, texts: Iterable[str]) -> None:
 
 
 def entry(body: str, regions: str = "") -> str:
-    """A module of one computation, and others."""
+    """A module of an entry and other computations."""
     return f"HloModule m\n{regions}ENTRY e {{\n{body}\n}}\n"
 
 
@@ -94,7 +97,7 @@ def test_dots_and_sums_of_odd_sizes(tmp_path):
 
 @TYPES
 def test_small_transposes(tmp_path, types):
-    """Every so many elements, where these are further apart than a vector is wide."""
+    """Strided elements, further apart than a vector is wide."""
     shapes = [(4, n) for n in (5, 6, 7, 8, 9, 17)] + [(8, 9), (16, 17)]
     texts = [
         entry(
@@ -135,7 +138,7 @@ def test_updates_of_strided_slices(tmp_path):
 def test_strided_slices(tmp_path):
     texts = []
     for step, t, n in product((2, 5, 6, 7, 8, 11), ("f32", "bf16", "s8"), (4, 8, 17)):
-        size = step * (n - 1) + 1  # nothing behind the last element
+        size = step * (n - 1) + 1  # no padding after the last element
         body = f"  p = {t}[{size}] parameter(0)\n  ROOT s = {t}[{n}] slice(p), slice={{[0:{size}:{step}]}}"
         texts.append(entry(body))
     check(tmp_path, texts)
@@ -145,7 +148,10 @@ WINDOWS = [
     ((3, 8, 9), 1, 15, 7, 7), ((9, 8), 0, 17, 8, 8), ((2, 8), 1, 15, 7, 7), ((3, 8, 9), 1, 14, 7, 7),
     ((8, 9), 0, 19, 0, 12), ((8, 9), 0, 19, 12, 0), ((8, 9), 0, 15, 3, 20),
 ]  # fmt: skip
-"""(dimensions, axis, size, padding before and behind): windows that all hold all of it, that begin or end beyond it, of which some hold nothing."""
+"""(dimensions, axis, size, padding before and after).
+
+Windows that all contain the whole array, or that begin or end outside it, some of them empty.
+"""
 
 
 @TYPES
@@ -164,7 +170,7 @@ def test_windows_larger_than_the_array(tmp_path, types):
     check(tmp_path, texts)
 
 
-# -- the guards themselves ------------------------------------------------------------------------------------------
+# -- the guards themselves -------------------------------------------------------------------------
 
 
 def _touch(code: str) -> subprocess.CompletedProcess[str]:
@@ -216,7 +222,7 @@ def test_temporaries_lie_apart_and_are_guarded(at_end):
 
 @pytest.mark.parametrize("at_end", [True, False])
 def test_arrays_on_the_stack_are_guarded(at_end):
-    """A kernel that is made to write beside one of its own."""
+    """A kernel made to write outside one of its stack arrays."""
     done = _touch(
         "from unittest import mock\n"
         "from tests.cpu.guard_pages import Mode, random_inputs, run_guarded\nfrom xlanb.cpu.emitters import windows\n"

@@ -1,4 +1,7 @@
-"""Compiled programs and their host: infeed and outfeed while they run, functions of Python's, and that the interpreter agrees."""
+"""Compiled programs and their host: infeed and outfeed during runs, Python functions.
+
+The interpreter agrees.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ def test_the_interpreter_agrees(backend):
 
 
 def test_another_thread_feeds_a_running_program(backend):
-    """Each number is given when the sum of those before has come."""
+    """Each number is fed after the sum of the previous ones has arrived."""
     exe, sums = backend(SUMS), []
 
     def feed() -> None:
@@ -57,7 +60,7 @@ def test_what_no_infeed_takes_is_refused_at_once(backend):
     assert exe.feeds.pending == 0
     with pytest.raises(FeedError, match="call has no infeed"):
         backend(CALL).infeed(f32(1, 2))
-    exe.infeed(np.int32(1))  # some infeed takes it, but not the first
+    exe.infeed(np.int32(1))  # a later infeed accepts it, but not the first
     with pytest.raises(EvaluationError, match=r"first: the infeed provides s32\[\], but f32\[2\] was expected"):
         exe(f32(0, 0))
 
@@ -152,7 +155,7 @@ def test_what_it_raises_comes_out_as_it_is(backend):
 
 
 def test_a_function_may_call_the_program_that_calls_it(backend):
-    """Five calls within one another, each with memory of its own."""
+    """Five nested calls, each with its own memory."""
 
     def deeper(x):
         inner = exe(x + 1)[0] if x[0] < 5 else x
@@ -190,7 +193,7 @@ ENTRY main {
         backend(send)
 
 
-# -- signals ------------------------------------------------------------------------------------------------------
+# -- signals ---------------------------------------------------------------------------------------
 
 _DRAWS = """HloModule draws
 
@@ -216,7 +219,7 @@ ENTRY main {
   ROOT r = f32[8] get-tuple-element(w), index=1
 }
 """
-"""A loop without an end that calls a function of the runtime."""
+"""An infinite loop that calls a function of the runtime."""
 
 
 class _StopError(Exception):
@@ -259,7 +262,7 @@ def test_a_function_gives_what_numpy_makes_an_array_of(backend):
     [(signal.SIGINT, signal.default_int_handler, KeyboardInterrupt), (signal.SIGTERM, _stop, _StopError)],
 )
 def test_the_first_signal_ends_a_loop_of_host_calls(backend, monkeypatch, number, handler, error):
-    """Wherever it falls: 54 of 150 were lost, or became a TypeError, when ctypes stood between."""
+    """At any point: with ctypes in between, 54 of 150 were lost or became a TypeError."""
     lost = []
     monkeypatch.setattr(sys, "unraisablehook", lost.append)
     exe, x = backend(_DRAWS), np.ones(8, np.float32)

@@ -1,4 +1,4 @@
-"""Layouts: compiled code reads each value in the layout in which other code wrote it, whatever layouts a module has."""
+"""Compiled code reads each value in the layout it was written in, for all layouts of a module."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PIPELINES = {"default": "default", "xla": "xla", "none": HloPassPipeline("none")
 
 
 def close(got: Any, wanted: Any) -> bool:
-    """Equal, or as near as sums in another order are."""
+    """Equal, or as close as sums in another order."""
     a, b = np.asarray(got), np.asarray(wanted)
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
@@ -147,7 +147,7 @@ ENTRY e {
 
 
 class MergeCopies(HloPass):
-    """Merges copies into different layouts, as cse must not."""
+    """Merges copies into different layouts, which cse must not do."""
 
     name = "test-merge-copies"
 

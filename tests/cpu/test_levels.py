@@ -1,4 +1,4 @@
-"""Kernels that the code generator's lowest level is good enough for."""
+"""Kernels for which the code generator's lowest level is good enough."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ done:
     ("outside", "inside", "work", "light"),
     [
         ("", "", "", True),
-        ("%v = load <64 x float>, ptr %q", "", "%y = fadd <64 x float> %x, %v", False),  # a vector that waits outside
-        ("", "%s = phi float [ 0.0, %entry ], [ %s, %loop ]", "", False),  # one that goes from round to round
-        ("", "", "\n  ".join(f"%y{k} = fmul <64 x float> %x, %x" for k in range(9)), False),  # much to compute
+        ("%v = load <64 x float>, ptr %q", "", "%y = fadd <64 x float> %x, %v", False),  # a vector defined outside
+        ("", "%s = phi float [ 0.0, %entry ], [ %s, %loop ]", "", False),  # one carried by the loop
+        ("", "", "\n  ".join(f"%y{k} = fmul <64 x float> %x, %x" for k in range(9)), False),  # much computation
         ("", "", "%y = call <64 x float> @sinf(<64 x float> %x)", False),
     ],
 )
@@ -107,7 +107,7 @@ ENTRY e {
 
 
 def _loops(count: int) -> str:
-    """Loops one after another, each of which adds one to what the one before gave until it is at least 3."""
+    """Consecutive loops; each increments the previous result until it is at least 3."""
     condition = "{ p = f32[4] parameter(0) s = f32[1] slice(p), slice={[0:1]} v = f32[] reshape(s) n = f32[] constant(3) ROOT c = pred[] compare(v, n), direction=LT }"
     body = "{ p = f32[4] parameter(0) o = f32[] constant(1) b = f32[4] broadcast(o), dimensions={} ROOT r = f32[4] add(p, b) }"
     parts = [f"cond{k} {condition}\nbody{k} {body}\n" for k in range(count)]

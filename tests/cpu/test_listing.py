@@ -1,4 +1,4 @@
-"""Code as a table: instructions, what they came from, vectors and loops."""
+"""Code as a table: instructions, their HLO, vectors and loops."""
 
 from __future__ import annotations
 

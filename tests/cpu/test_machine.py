@@ -1,4 +1,4 @@
-"""The limits of the machine: measured so that they make sense, kept on disk, and the roofline made of them."""
+"""The limits of the machine: plausible, stored on disk, and the roofline derived from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMITS = MachineLimits(2, {4: 100e9, 8: 50e9}, ((1 << 10, 400e9), (1 << 20, 100e
 
 @pytest.fixture
 def small(monkeypatch):
-    """Measuring on two sizes alone."""
+    """Measure only two sizes."""
     monkeypatch.setattr(machine, "_SIZES", (1 << 14, 1 << 16))
     monkeypatch.setattr(machine, "_LONG", 1e-4)
     machine.limits.cache_clear()
@@ -34,7 +34,7 @@ def test_what_is_measured_makes_sense(small, threads):
     found = machine.limits(threads)
     assert found.threads == threads
     assert [s for s, _ in found.bandwidth] == [1 << 14, 1 << 16]
-    assert all(0 < r < 1e14 for _, r in found.bandwidth)  # how much is no matter of a test: others use the machine
+    assert all(0 < r < 1e14 for _, r in found.bandwidth)  # the rates are not tested: others use the machine
     assert set(found.flops) == {4, 8}
     assert all(0 < f < 1e14 for f in found.flops.values())
     assert found is machine.limits(threads)
@@ -63,7 +63,7 @@ def test_it_is_kept_on_disk_and_damage_is_seen(small, tmp_path, monkeypatch):
 
 
 def test_who_is_held_up_is_tried_again():
-    """The very first call sleeps: what a single round takes is not taken for it."""
+    """The first call sleeps; this is not taken for the time of a single iteration."""
     seen = []
 
     def function(at: int) -> None:

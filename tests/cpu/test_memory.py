@@ -1,4 +1,7 @@
-"""Where values and scratch lie: in the memory of results that are not there yet, in place, and what comes out all the same."""
+"""Where values and scratch are stored: in results not yet written, or in place.
+
+Results must not change.
+"""
 
 from __future__ import annotations
 

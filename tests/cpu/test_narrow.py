@@ -1,4 +1,4 @@
-"""Floats that are computed with as f32: they are rounded once."""
+"""Floats computed in f32 are rounded once."""
 
 from __future__ import annotations
 

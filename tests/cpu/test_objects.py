@@ -1,4 +1,4 @@
-"""From IR to object code: modules apart, kernels that serve several instructions, the cache on disk."""
+"""From IR to object code: separate modules, kernels shared by instructions, the disk cache."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _module(name: str, body: str) -> str:
 
 
 def test_programs_have_the_same_text_of_a_routine(backend):
-    """A routine's declarations stand in its own order, not in that of the program: it is compiled once in a process."""
+    """A routine's declarations have its own order, not the program's: it is compiled once."""
     product = "ENTRY e { a = f32[96,96] parameter(0) ROOT r = f32[96,96] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"
     window = """ENTRY e {
   x = f32[1,56,56,64] parameter(0)
@@ -95,7 +95,7 @@ def test_code_that_llvm_refuses_and_symbols_that_are_missing_are_errors():
         jit.LoadedCode(objects.compile_units([calls], jit.host()), ["run"])
 
 
-# -- the cache ----------------------------------------------------------------------------------------------------
+# -- the cache -------------------------------------------------------------------------------------
 
 
 def test_what_is_in_the_cache_is_not_compiled_again(backend, tmp_path, monkeypatch):
@@ -135,7 +135,7 @@ ENTRY e {
 
 
 def test_routines_are_kept_in_the_users_folder_and_programs_are_not(backend, tmp_path, monkeypatch):
-    bridge()  # once in a process; its object would be kept too if this test were the first to ask for it
+    bridge()  # once per process; its object would be stored too if this test were the first to need it
     monkeypatch.delenv("XLANB_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(library, "_ROUTINES", {})
@@ -207,7 +207,7 @@ def test_ir_that_parses_but_breaks_a_rule_is_refused():
         objects.compile_unit(Unit(text, ready=True, weight=0), jit.host())
 
 
-# -- failures -----------------------------------------------------------------------------------------------------
+# -- failures --------------------------------------------------------------------------------------
 
 
 def _heavy(count: int) -> list[Unit]:
@@ -294,7 +294,7 @@ def test_code_outlives_the_linkers_that_come_after_its_own():
     assert number[0] == 2
 
 
-# -- folders of others --------------------------------------------------------------------------------------------
+# -- other users' folders --------------------------------------------------------------------------
 
 posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no owners of files")
 
@@ -342,7 +342,7 @@ def test_an_entry_of_others_is_a_miss(tmp_path, monkeypatch):
     entry.symlink_to(elsewhere)
     assert cache.get("text", ready=True) is None
     entry.unlink()
-    os.mkfifo(entry)  # nobody waits for a writer
+    os.mkfifo(entry)  # no reader blocks on a pipe
     assert cache.get("text", ready=True) is None
 
 

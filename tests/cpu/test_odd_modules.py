@@ -1,4 +1,4 @@
-"""Modules that no front end makes, but a text may hold: each is refused with a message or runs, and none reads beyond its arrays."""
+"""Modules that no frontend creates but a text may contain: rejected or run, never out of bounds."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ ENTRY e {
 )
 def test_an_index_along_a_batching_dimension_is_refused(last):
     module = xlanb.hlo.parse(INDEXED_TWICE % last)
-    module.verify()  # as the real verifier does
+    module.verify()  # as in XLA's verifier
     with pytest.raises(HloVerifierError, match=r"%s: cannot be compiled.*both have \[0\]"):
         xlanb.compile(module)
 

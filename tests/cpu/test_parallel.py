@@ -1,4 +1,4 @@
-"""Loops that threads share: what an emitter writes, what the pool runs, and that no part is lost or done twice."""
+"""Loops that threads share: emitted code, the pool, and that each part runs exactly once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(not has_pool(jit.host().triple), reason="no pool
 
 
 def _counting(count: int, nanoseconds: float, *, threads: int = 2, leak: bool = False, debug: bool = False):
-    """A kernel that adds 1 to each of `count` numbers, and what it was told: the slot of the thread, beside."""
+    """A kernel that adds 1 to each of `count` numbers, and stores the slot of the thread."""
     module = ModuleBuilder("counting", replace(jit.host(), threads=threads), {"count": 3} if debug else None)
     f = module.function("count", [], "", "count", linkage="")
     parameters = [Parameter(PTR, f"p{k}", "noalias noundef") for k in range(2)]
@@ -133,7 +133,7 @@ def test_the_number_of_threads_is_asked_of_the_environment():
 
 
 def test_bounds_depend_on_the_number_of_parts_alone():
-    """The pool hands out k * count / chunks to (k + 1) * count / chunks, whoever takes them."""
+    """The pool runs k * count / chunks to (k + 1) * count / chunks, on any thread."""
     source = """
 define void @part(ptr %context, i64 %lo, i64 %hi, i64 %slot) {
   %at = getelementptr i64, ptr %context, i64 %lo

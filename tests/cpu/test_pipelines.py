@@ -1,4 +1,4 @@
-"""What is said of the passes of the two pipelines."""
+"""The descriptions of the passes of the two pipelines."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def _passes(name: str, partitions: int = 1) -> set[str]:
 def test_each_difference_of_the_pipelines_has_a_reason() -> None:
     assert _passes("xla") - _passes("default") == LEFT_OUT.keys()
     assert _passes("default") - _passes("xla") == ADDED.keys()
-    ours = {n for n, p in PASSES.items() if p.__module__.startswith("xlanb.")}  # other tests make passes of their own
+    ours = {n for n, p in PASSES.items() if p.__module__.startswith("xlanb.")}  # other tests define passes
     run = _passes("xla") | _passes("default") | _passes("xla", partitions=2)
     elsewhere = set(gpu.pipeline("a100").names)
     assert ours - run - elsewhere == NOT_IN_XLA_CPU.keys() - elsewhere

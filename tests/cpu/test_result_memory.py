@@ -1,4 +1,4 @@
-"""Memory of large results: where it lies, and that the arrays are like any other."""
+"""Memory of large results: its address, and that the arrays behave like any other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _twice(backend, n):
 
 
 def _at(n: int, place: int) -> np.ndarray:
-    """An array of n f32 that begins at `place` in a page."""
+    """An array of n f32 that begins at offset `place` in a page."""
     raw = np.zeros(4 * n + 8192, np.uint8)
     begin = (place - raw.ctypes.data) % 4096
     x = raw[begin : begin + 4 * n].view(np.float32)

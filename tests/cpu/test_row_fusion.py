@@ -1,4 +1,7 @@
-"""Row fusions keep costly values in the rows of their result: no operand that is still to be read may lie there."""
+"""Row fusions keep costly values in the rows of their result.
+
+No operand that is still to be read may be stored there.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of fusions that lie over their operands: whatever is read when, the values are those of kernels apart."""
+"""Row fusions that overwrite their operands give the same values as separate kernels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ most { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] maximum(a, b
 
 
 def fusion(seed: int, rows: int, columns: int) -> str:
-    """A module with a fusion of elementwise work and reductions along rows, in any order, of two operands that die in it."""
+    """A fusion of elementwise ops and row reductions, in any order, of two dying operands."""
     r = random.Random(seed)
     full, row = f"f32[{rows},{columns}]", f"f32[{rows}]"
     lines = [f"p = {full} parameter(0)", f"q = {full} parameter(1)", "z = f32[] constant(0)", "k = f32[] constant(-9)"]

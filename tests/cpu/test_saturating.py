@@ -1,4 +1,4 @@
-"""Floats become integers towards zero, the end of the range beyond it, zero for NaN: as vectors and one by one."""
+"""Floats to integers: truncation, saturation, zero for NaN; vectors and scalars."""
 
 from __future__ import annotations
 

@@ -276,7 +276,7 @@ def test_any_other_name_is_taken(backend, tmp_path, name):
 
 
 def _forged(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change the header of a saved executable, and make its digest right again."""
+    """Change the header of a saved executable, and fix its digest."""
     content = path.read_bytes()
     start = content.index(b"\n") + 1
     body = content[start + 32 :]

@@ -1,4 +1,4 @@
-"""Running folds: which reduce-windows are one, and what they give against the reference interpreter."""
+"""Running folds: which reduce-windows are one; results against the interpreter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes into arrays that are there: scatters whose windows are vectors, updates that do not fit, dynamic updates."""
+"""Updates of arrays: scatters with vector windows, updates that do not fit, dynamic updates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TYPES = {"f32": "f4", "f64": "f8", "s8": "i1", "bf16": ml_dtypes.bfloat16, "c64"
 
 
 def rows(t: str, op: str, count: int, width: int, layout: str = "") -> str:
-    """`count` rows of `width` elements combined into an array of 20 rows."""
+    """Combine `count` rows of `width` elements into an array of 20 rows."""
     return f"""HloModule m
     fold {{
       a = {t}[] parameter(0)
@@ -44,7 +44,7 @@ def test_rows(backend: Callable[[str], Executable], t: str, width: int) -> None:
     rng = np.random.default_rng(width)
     x = rng.integers(0, 2, (20, width)).astype(TYPES[t])
     u = rng.integers(0, 2, (50, width)).astype(TYPES[t])
-    places = rng.integers(-2, 22, (50, 1)).astype(np.int32)  # some of them outside: those are left out
+    places = rng.integers(-2, 22, (50, 1)).astype(np.int32)  # some of them out of bounds: those are skipped
     check(backend, rows(t, "or" if t == "pred" else "add", 50, width), x, places, u)
     check(backend, rows(t, "or" if t == "pred" else "add", 50, width, "{0,1}"), x, places, u)
 
@@ -158,7 +158,7 @@ ENTRY e {{
 
 
 def test_threads_share_only_windows_that_begin_at_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that begin anywhere along the dimension that threads would share overlap: updates would be lost."""
+    """Windows that begin anywhere along the shared dimension overlap: updates would be lost."""
     target = replace(jit.host(), threads=2)
     monkeypatch.setattr(compiler, "_target", lambda _: target)
     exe = compile_module(parse(WINDOWS.format("40000", "")))

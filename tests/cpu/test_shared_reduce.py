@@ -1,4 +1,4 @@
-"""Reductions by routines that know no shapes."""
+"""Reductions by routines that do not depend on shapes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FORMS = [
     ((3, 5, 100), (1, 2), "rows"),
     ((2, 3, 4, 200), (3,), "rows"),
     ((1, 4096), (0, 1), "rows"),
-    ((70001,), (0,), "rows"),  # in parts, with something left over
+    ((70001,), (0,), "rows"),  # in parts, with a remainder
     ((300, 100), (0,), "columns"),
     ((1000, 17), (0,), "columns"),
     ((64, 1000), (0,), "columns"),
@@ -26,7 +26,7 @@ _FORMS = [
     ((33, 1, 70), (0,), "columns"),
     ((1003, 300), (0,), "columns"),  # in bands
     ((201, 2, 1, 1500), (0, 1, 2), "columns"),
-    ((40, 5000), (0,), "columns"),  # in stretches
+    ((40, 5000), (0,), "columns"),  # in slices of columns
     ((5003, 16), (0,), "columns"),  # several rows as one
     ((70001, 3), (0,), "columns"),  # both
     ((12000, 33), (0,), "columns"),
@@ -82,7 +82,7 @@ def test_known_initial_values_stand_in_tables(
     want = wide.sum(axis=dims, dtype=wide.dtype) + wide.dtype.type(float(initial))
     np.testing.assert_allclose(exe(a), want, rtol=1e-5 if t == "f32" else 1e-12, atol=2e-3)
     if kind == "rows" and exe.target.vector_bits == 512 and t == "f32":
-        assert f"{kind}.part" in _routines(exe) or math.prod(shape) % 128  # something is left over
+        assert f"{kind}.part" in _routines(exe) or math.prod(shape) % 128  # there is a remainder
 
 
 def test_negative_zero_stays() -> None:
@@ -155,7 +155,7 @@ ENTRY e {{
 @pytest.mark.parametrize("t", ["f32", "f64", "s32"])
 def test_reductions_of_one_operation_agree_with_numpy(t: str, of: str, given: str, op: str) -> None:
     if t == "s32" and (of == "exponential" or (of, given) == ("subtract", "a, a")):
-        return  # there is none, or nothing is left of it
+        return  # there is none, or it was removed
     rng, dtype = np.random.default_rng(1), np.dtype(_TYPES[t])
     for shape, dims in (((9, 301), (1,)), ((70001,), (0,)), ((3, 4, 5, 97), (2, 3))):
         a, b = ((4 * rng.standard_normal(shape) - 9).astype(dtype) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Which operands a fusion may be written over is found in one walk, however many operands it has."""
+"""The operands that a fusion may overwrite are found in one traversal, for any operand count."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xlanb.hlo import parse
 
 
 def fusion(count: int):
-    """A sum of parameters; the last is read in reverse."""
+    """A sum of parameters; the last one is read in reverse."""
     lines = [f"p{k} = f32[4,8] parameter({k})" for k in range(count)]
     lines += [f"v{k} = f32[4,8] add({f'v{k - 1}' if k > 1 else 'p0'}, p{k})" for k in range(1, count - 1)]
     lines += [f"x = f32[4,8] reverse(p{count - 1}), dimensions={{0}}", f"ROOT r = f32[4,8] add(v{count - 2}, x)"]

@@ -1,4 +1,4 @@
-"""Executions that want more memory than there is, each in a child whose address space is limited."""
+"""Executions that need more memory than there is, each in a child with a limited address space."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ ELIDED = "HloModule m\nENTRY e { x = f32[] parameter(0)  ROOT c = f32[%d] consta
 
 
 def limited(work: str, limit: int = 2 << 30) -> str:
-    """What a child prints whose address space may grow by `limit` bytes once xlanb is loaded and has run a program."""
+    """The output of a child whose address space may grow by `limit` bytes.
+
+    The limit is set after xlanb is loaded and has run a program.
+    """
     text = f"""
         import resource
         from pathlib import Path
@@ -47,7 +50,7 @@ def limited(work: str, limit: int = 2 << 30) -> str:
 
 
 def raised(program: str, arguments: str, call: str = "xlanb.compile(text)") -> str:
-    """The message of the error that a program ends with."""
+    """The message of the error that a program raises."""
     return limited(f"""
         text = {program!r}
         run = {call}

@@ -1,4 +1,4 @@
-"""Sorts and topk: by digits, by counting, by merging, by selection; against the reference interpreter."""
+"""Sort and topk: by digits, counting, merging, selection; against the interpreter."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Dims = tuple[int, ...]
 
 
 def module(how: str, dims: Dims, axis: int, t: str, layout: str = "", payload: bool = True) -> str:
-    """A sort of a parameter, and of places along with it."""
+    """A sort of a parameter, with positions as payload."""
     shape = f"[{','.join(map(str, dims))}]{layout}"
     more = "i = s32[] parameter(2)\n j = s32[] parameter(3)" if payload else ""
     types = f"({t}{shape}, s32{shape})" if payload else f"{t}{shape}"
@@ -80,7 +80,7 @@ def check(backend: Callable[[str], Executable], text: str, *arrays: np.ndarray) 
     for a, b in zip(
         got if isinstance(got, tuple) else (got,), expected if isinstance(expected, tuple) else (expected,), strict=True
     ):
-        # By the bits: a stable sort keeps zeros of either sign, and all NaN, as they come.
+        # Bitwise: a stable sort keeps the order of zeros of either sign, and of NaN.
         np.testing.assert_array_equal(np.ascontiguousarray(a).view(np.uint8), np.ascontiguousarray(b).view(np.uint8))
 
 

@@ -58,7 +58,7 @@ def _compiled(text: str) -> Executable:
 
 
 def _modules(exe: Executable) -> tuple[list[Unit], list[Unit]]:
-    """The modules of a program that are its own, and those that others have too."""
+    """The modules of a program that are its own, and the shared ones."""
     units = exe.program.units()
     own = [u for u in units if not u.shared and not u.everywhere]
     return own, [u for u in units if u not in own]
@@ -108,7 +108,7 @@ def test_the_names_of_the_table_and_the_routine_may_be_those_of_instructions() -
 
 
 def test_a_program_of_one_kernel_is_one_function(backend) -> None:
-    """Its pointers come from tables, from a constant that the program keeps and from scratch at a cache line."""
+    """Its pointers come from tables, from a constant the program keeps, and from scratch."""
     values = np.arange(2000, dtype=np.float32)
     text = f"HloModule m\nENTRY e {{\n  x = f32[2000] parameter(0)\n  c = f32[2000] constant({{{','.join(map(str, values.astype(int)))}}})\n  ROOT r = f32[2000] add(x, c)\n}}"
     exe = backend(text)
@@ -163,7 +163,7 @@ def test_a_kernel_of_calls_is_read_as_data() -> None:
     f.call_own("xlanb.lines", further, b, b, f.symbol("table"))
     stack = _context(f, f.symbol("table"), displaced(further, -8), f.const(I64, -3))
     f.call_own("xlanb.walk", stack, f.zero(I64), f.value(7), f.zero(I64))
-    f.store(b, displaced(stack, 8))  # the calls before keep what there was
+    f.store(b, displaced(stack, 8))  # earlier calls keep their words
     f.call_own(PARALLEL, f.symbol("xlanb.walk"), stack, f.value(9), f.value(4), f.value(2))
     assert static_calls(f) == (
         StaticCall("xlanb.lines", (Word(0, 20), Word(1, 0), Word(1, 0), Word("table", 0)), 0, 0, DIRECT),
@@ -178,14 +178,14 @@ def test_other_kernels_have_code(what: str) -> None:
     a, b = (f.argument(p) for p in f.parameters)
     if what != "nothing":
         f.call_own("xlanb.lines", a, b, b, f.symbol("table"))
-    if what == "load":  # an address out of memory
+    if what == "load":  # an address loaded from memory
         f.call_own("xlanb.lines", Pointer(a, PTR)[0], b, b, b)
     elif what == "loop":
         with f.loop(f.value(3)):
             f.call_own("xlanb.lines", a, b, b, b)
-    elif what == "number":  # of another kind than these calls have
+    elif what == "number":  # not a form of these calls
         f.call_own("xlanb.rows", a, f.value(3), b)
-    elif what == "hole":  # a word that the kernel has not set
+    elif what == "hole":  # an uninitialized word
         stack = f.alloca(PTR, 2)
         f.store(a, displaced(stack, 8))
         f.call_own("xlanb.walk", stack, f.zero(I64), f.value(7), f.zero(I64))
@@ -206,7 +206,10 @@ ENTRY e {{
 
 @pytest.mark.parametrize(("rows", "columns"), [(8, 16), (40, 30), (700, 900)])
 def test_products_are_data_alone(rows: int, columns: int, tmp_path: Path) -> None:
-    """Of one thread and of two, with constants in the table and in memory of their own, and saved, where the table is a global of LLVM's."""
+    """Of one thread and of two, with constants in the table and in separate memory, and saved.
+
+    In a saved one the table is an LLVM global.
+    """
     exe = xlanb.compile(_dots(rows, columns))
     own, _ = _modules(exe)
     if exe.calls.code.table:

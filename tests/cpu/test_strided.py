@@ -1,4 +1,4 @@
-"""Slices that leave elements out: whole vectors and their ends, never beyond the array."""
+"""Strided slices: whole vectors and their ends, never out of bounds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def test_a_narrow_element_at_the_end_is_stored_alone(
       ROOT a = bf16[3,129] fusion(x), kind=kLoop, calls=inner
     }"""
     exe = backend(text)
-    # LLVM makes of the masked store of one i16 a store of 32 bits: what lies behind the result would be lost.
+    # LLVM turns the masked store of one i16 into a store of 32 bits: the bytes after the result
+    # would be lost.
     memory = np.full(3 * 129 + 8, 7, ml_dtypes.bfloat16)
     monkeypatch.setattr(signature.ArraySpec, "fresh", lambda _: memory[: 3 * 129].reshape(3, 129))
     got = exe.calls.unusual(np.ones((3, 515), ml_dtypes.bfloat16))

@@ -1,4 +1,4 @@
-"""Kernels' symbols keep clear of the C library's."""
+"""Kernels' symbols do not collide with the C library's."""
 
 from __future__ import annotations
 

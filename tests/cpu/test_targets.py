@@ -1,4 +1,7 @@
-"""Code for other machines: plain x86-64, run here against the interpreter, and AArch64, which LLVM has to take."""
+"""Code for other machines: plain x86-64, run here, and AArch64, which LLVM must accept.
+
+The former is compared with the interpreter.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ ARM = Target("aarch64-unknown-linux-gnu", "generic", "+neon", "", 2)
 
 
 def arithmetic(t: str) -> str:
-    """Arithmetic of a type that has it, a sum and a product of matrices."""
+    """Arithmetic of a type, a sum, and a matrix product."""
     add, mul = ("or", "and") if t == "pred" else ("add", "multiply")
     lines = [f"  s = {t}[5,7] {add}(x, y)", f"  m = {t}[5,7] {mul}(s, y)"]
     last = "m"

@@ -1,4 +1,7 @@
-"""How many threads programs may use: what is asked for, affinity, quotas of control groups; and that results do not depend on it."""
+"""The number of threads that programs may use; results do not depend on it.
+
+It is the requested limit, affinity, or quotas of control groups.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ needs_pool = pytest.mark.skipif(not has_pool(jit.host().triple), reason="no pool
 
 @pytest.fixture(autouse=True)
 def _limit(monkeypatch):
-    """No test leaves a limit behind."""
+    """Reset the limit after each test."""
     highest = cpus._State.highest
     with monkeypatch.context() as patch:
         for name in cpus.VARIABLES:
@@ -93,7 +96,7 @@ def test_results_do_not_depend_on_the_limit(name):
 
 
 def _slots(count: int = 64, threads: int = 4) -> set[int]:
-    """The numbers of the threads that take parts of a job, each of which takes a while."""
+    """The slots of the threads that run parts of a job, each of which takes a while."""
     taken: set[int] = set()
     lock = threading.Lock()
 
@@ -188,7 +191,7 @@ for _ in range(2):
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=env)
 
 
-# -- control groups ----------------------------------------------------------------------------------------------------
+# -- control groups --------------------------------------------------------------------------------
 
 _V2 = {
     "proc/self/cgroup": "0::/work/job\n",
@@ -231,13 +234,13 @@ def test_quotas_of_control_groups(tmp_path, files, granted):
 
 def test_the_least_of_affinity_and_quotas_counts(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(6)), raising=False)
-    for kept in ("places", "granted"):  # as they were, when the test is over
+    for kept in ("places", "granted"):  # restored after the test
         monkeypatch.setattr(cpus._State, kept, getattr(cpus._State, kept))
     for worth, count in (((), 6), ((None,), 6), ((4, None), 4), ((9, 5), 5)):
         given = [_Worth(w) for w in worth]
         monkeypatch.setattr(cpus, "quotas", lambda given=given: given)
         monkeypatch.setattr(cpus._State, "read_at", float("-inf"))  # they are read each 0.1 s at most
-        monkeypatch.setattr(cpus._State, "found_at", float("-inf"))  # and looked for more rarely
+        monkeypatch.setattr(cpus._State, "found_at", float("-inf"))  # and located less often
         assert cpus.thread_count() == count
 
 
@@ -290,6 +293,6 @@ def test_the_pool_reads_the_same_quotas(tmp_path):
         assert pool.look() == every
         xlanb.set_threads(3)
         v2.write_text("1 100000\n")
-        assert pool.look() == 3  # what is asked for is taken as it is
+        assert pool.look() == 3  # a requested limit is used as it is
     finally:
         pool.read_quotas(code, quotas())

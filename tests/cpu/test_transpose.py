@@ -1,4 +1,4 @@
-"""Transposes and copies into other layouts, and loops that read an operand turned."""
+"""Transposes, layout-changing copies, and loops that read a transposed operand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions of (value, position) pairs: what a reducer is recognised to do, and vectors against the reference interpreter."""
+"""Reductions of (value, position) pairs: analysis of reducers; vectors against the interpreter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from xlanb.cpu.emitters.variadic import choice
 from xlanb.evaluator import evaluate
 from xlanb.hlo import parse
 
-# How JAX, TensorFlow and hand-written HLO keep the larger of two values: (value kept, position kept).
+# How JAX, TensorFlow and hand-written HLO keep the larger of two values: (value kept, position
+# kept).
 REDUCERS = {
     "jax": """
       gt = pred[] compare(v, w), direction=GT
@@ -60,7 +61,7 @@ def module(
     layout: str = "",
     fused: bool = False,
 ) -> str:
-    """A reduction along `axis` of a parameter and a count along it."""
+    """A reduction along `axis` of a parameter and its iota along that axis."""
     shape = ",".join(map(str, dims))
     kept = ",".join(str(n) for d, n in enumerate(dims) if d != axis)
     body = REDUCERS[reducer].replace("T[]", f"{t}[]").replace("P[]", f"{p}[]")
@@ -173,7 +174,7 @@ def test_pairs_are_reduced_in_vectors(t: str, dims: tuple[int, ...], axis: int) 
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_values_may_be_one_for_all_lanes(which: int) -> None:
-    # vectors of positions are wider than a register, the values are no vectors
+    # vectors of positions are wider than a register; values are scalars
     text = f"""HloModule m
 best {{
   v = bf16[] parameter(0)
@@ -199,7 +200,10 @@ ENTRY e {{
 @pytest.mark.parametrize("p", ["s64", "s32"])
 @pytest.mark.parametrize("kept", ["select(c, i, j)", "select(c, j, j)", "select(c, i, i)"])
 def test_positions_that_differ_along_no_or_another_axis(axis: int, counted: int, p: str, kept: str) -> None:
-    """Positions that count along the other dimension, or of which one is taken whatever the values are, are the same in all lanes or count from lane to lane."""
+    """Positions along another dimension, or a position kept whatever the values are.
+
+    They are the same in all lanes or count from lane to lane.
+    """
     text = f"""HloModule m
     first {{
       a = s64[] parameter(0)

@@ -1,4 +1,4 @@
-"""Explicit vectors: what elementwise loops and reductions become for each width, against the reference interpreter."""
+"""Explicit vectors: elementwise loops and reductions for each width, against the interpreter."""
 
 from __future__ import annotations
 
@@ -96,18 +96,18 @@ BODIES = {
 
 
 ONE_BY_ONE = {"holes"}
-"""The holes of the padding make a condition that changes from element to element."""
+"""Interior padding gives a condition that changes from element to element."""
 
 
 def narrower(bits: int, *, explicit: bool = True) -> Target:
-    """The host, as if its vectors had so many bits."""
+    """The host with vectors of this many bits."""
     wide = {512: (), 256: ("avx512f",), 128: ("avx512f", "avx2", "avx")}[bits]
     features = ",".join("-" + f[1:] if f[1:].startswith(wide) else f for f in jit.host().features.split(","))
     return replace(jit.host(), features=features if wide else jit.host().features, explicit_vectors=explicit)
 
 
 def inputs(text: str) -> list[NDArray[np.generic]]:
-    """Normal numbers for each parameter."""
+    """Normally distributed numbers for each parameter."""
     rng = np.random.default_rng(3)
     made = []
     for p in parse(text).entry_computation.parameters:
@@ -122,7 +122,7 @@ def inputs(text: str) -> list[NDArray[np.generic]]:
 
 
 def agrees(text: str, target: Target, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Compiled for a target it gives what the interpreter gives; the LLVM IR."""
+    """Compile for a target, compare with the interpreter, return the LLVM IR."""
     monkeypatch.setattr(jit, "host", lambda: target)
     module = parse(text)
     exe = compile_module(module)
@@ -152,7 +152,7 @@ def test_one_by_one_agrees_too(name: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_nothing_is_read_or_written_beyond_the_end(backend) -> None:
-    """Rows of 19 within one array: the neighbours of what is masked keep their values."""
+    """Rows of 19 in one array: the neighbours of masked elements are unchanged."""
     text = (
         "HloModule m\nENTRY e {\n x = f32[2,19] parameter(0)\n y = f32[4,19] parameter(1)\n n = f32[2,19] negate(x)\n i = s32[] constant(1)\n z = s32[] constant(0)\n"
         " ROOT r = f32[4,19] dynamic-update-slice(y, n, i, z)\n}\n"

@@ -1,4 +1,4 @@
-"""Pooling of all forms against the reference interpreter."""
+"""Pooling of all forms against the interpreter."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def check(backend: Callable[[str], Executable], text: str, dims: Dims, t: str = 
     x = np.random.default_rng(0).integers(0, 9, dims).astype(TYPES[t])
     arrays = (x, np.array(first, x.dtype))
     exe = backend(text)
-    # Twice: what is written beyond a result would change the next one's memory.
+    # Twice: a write past a result would change the next one's memory.
     for _ in range(2):
         np.testing.assert_array_equal(exe(*arrays), evaluate(parse(text), *arrays))
 

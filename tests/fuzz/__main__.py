@@ -1,10 +1,13 @@
-"""Throw changed and invented inputs at xlanb until the time is over.
+"""Feed mutated and generated inputs to xlanb until the time is over.
 
-    python -m tests.fuzz [--minutes M | --count N] [--seed S] [--jobs J] [--reduce SECONDS] [KIND...]
+    python -m tests.fuzz [--minutes M | --count N] [--seed S] [--jobs J] [--reduce SECONDS]
+    [KIND...]
 
 Prints the seed, and at the end how many inputs of each kind were checked and what was found, by
-class. Where no kind is named, interrupts follow (tests.fuzz.interrupts). XLANB_FUZZ_SEEDS names more modules to start from: HLO files, .jsonl or .jsonl.gz files whose
-objects have HLO texts, StableHLO (.mlir), GraphDefs (.pb, .pbtxt), or folders of these, with `:` between. The finds are in build/fuzz, reduced, each with its reason (.why); status 1 where there are some.
+class. If no kind is given, interrupts follow (tests.fuzz.interrupts). XLANB_FUZZ_SEEDS adds modules
+to start from: HLO files, .jsonl or .jsonl.gz files whose objects contain HLO texts, StableHLO
+(.mlir), GraphDefs (.pb, .pbtxt), or folders of these, separated by `:`. The finds are in
+build/fuzz, reduced, each with its reason (.why); the exit status is 1 if there are any.
 """
 
 from __future__ import annotations
@@ -33,14 +36,14 @@ _WARM = (
     "xlanb.view.page",
 )
 _WARM_PACKAGES = ("xlanb.frontends.stablehlo", "xlanb.runtime.host", "xlanb.transforms")
-"""Imported, these whole, before the first child is forked, so that none has to: that took as long as half of a batch."""
+"""Packages imported as a whole before the first child is forked, to save half a batch's time."""
 
 _INTERRUPTS = 20
-"""Interrupts for each minute of a campaign of all kinds: they follow it, and take about a tenth of its time."""
+"""Interrupts per minute of a campaign of all kinds; they take about a tenth of its time."""
 
 
 def main() -> int:
-    """The command line; 1 where something was found."""
+    """The command line; returns 1 if something was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(kinds())}; all where none is named")
     parser.add_argument("--minutes", type=float, default=30.0)
@@ -74,7 +77,7 @@ def _import_all() -> None:
 
 
 def _interrupts(count: int, seed: int) -> int:
-    """The campaign of interrupts, in a process of its own; 1 where something was wrong."""
+    """The campaign of interrupts, in a process of its own; returns 1 if something was wrong."""
     command = [sys.executable, "-m", "tests.fuzz.interrupts", "--count", str(count), "--seed", str(seed)]
     return 1 if subprocess.run(command, check=False).returncode else 0
 

@@ -1,6 +1,6 @@
-"""Saved executables (`.xlanb`) that were damaged: cut, changed, or with another header under a right digest.
+"""Damaged saved executables (`.xlanb`): cut, changed, or with another header and a right digest.
 
-What a header with a right digest promises is trusted, as machine code is: such a file is read, not run.
+A header with a right digest is trusted, like machine code: such a file is read, not run.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _saved() -> bytes:
 
 
 def mutants(rng: np.random.Generator) -> Iterator[bytes]:
-    """Files like that of the seed program."""
+    """Mutations of the seed program's file."""
     whole = _saved()
     while True:
         yield _with_other_header(whole, rng) if rng.random() < 0.5 else change_bytes(whole, rng)
@@ -61,7 +61,7 @@ def _with_other_header(whole: bytes, rng: np.random.Generator) -> bytes:
 
 
 def check(item: Item, _rng: np.random.Generator) -> str | None:
-    """Load the file; run it where nothing was changed."""
+    """Load the file; run it if nothing was changed."""
     assert isinstance(item, bytes)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "line.xlanb"

@@ -1,4 +1,7 @@
-"""How programs of large expansion are judged: a result or an XlanbError in time, an evaluation and a run that end on a signal."""
+"""How programs of large expansion are judged.
+
+They must give a result or an XlanbError in time; evaluation and runs must end on a signal.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.shape import ArrayShape
 
 INTERRUPT_SECONDS = 1.5
-"""From a signal to the end of what it interrupts."""
+"""The most seconds from a signal to the end of what it interrupts."""
 _RUN_SECONDS = 2.0
 _ARGUMENT_BYTES = 64 << 20
 
@@ -29,7 +32,7 @@ class _Interrupted(BaseException):
 
 
 def check(item: Item, _rng: np.random.Generator) -> str | None:
-    """Take a text through every stage. The time of the stages before the run is the worker's to limit."""
+    """Take a text through every stage. The worker limits the time of the stages before the run."""
     assert isinstance(item, str)
     try:
         module = xlanb.hlo.parse(item)
@@ -59,7 +62,10 @@ def _silent(stage: str, error: XlanbError) -> str | None:
 
 
 def _ended(stage: str, work: Callable[[], object]) -> str | None:
-    """Run a stage until a signal ends it; how late it ended. The timer and the handler from before go on afterwards."""
+    """Run a stage until a signal ends it; report if it ends late.
+
+    The previous timer and handler continue afterwards.
+    """
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         raise _Interrupted
@@ -82,7 +88,7 @@ def _ended(stage: str, work: Callable[[], object]) -> str | None:
 
 
 def _arguments(module: HloModule) -> list[Any]:
-    """Ones for every parameter; nothing, which is refused, where they take too much or are no arrays."""
+    """Ones for every parameter; None, which is rejected, if too large or not arrays."""
     shapes = [p.shape for p in module.entry_computation.parameters]
     arrays = [s for s in shapes if isinstance(s, ArrayShape) and s.is_array and s.rank <= 64]
     if len(arrays) < len(shapes) or sum(s.byte_size for s in arrays) > _ARGUMENT_BYTES:

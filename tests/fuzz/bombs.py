@@ -1,4 +1,7 @@
-"""Small programs whose expansion is large: each stage has to give a result or an XlanbError within limits of time and memory."""
+"""Small programs of large expansion.
+
+Each stage must give a result or an XlanbError within limits of time and memory.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _GREATER = "ge { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = pred[] c
 
 
 def mutants(rng: np.random.Generator) -> Iterator[str]:
-    """Programs of every kind, in other sizes each time."""
+    """Programs of every kind, of varying sizes."""
     while True:
         drawn = Random(int(rng.integers(0, 1 << 62)))
         made = list(drawn.choice(_MAKERS)(drawn))
@@ -34,7 +37,7 @@ def _module(*parts: str, header: str = "HloModule m") -> str:
 
 
 def _size(rng: Random, low: float, high: float) -> int:
-    """A size between two powers of two, each scale as probable."""
+    """A size between two powers of two, log-uniform."""
     return int(2 ** rng.uniform(low, high))
 
 
@@ -392,7 +395,7 @@ def _annotations(rng: Random) -> Iterator[tuple[str, str]]:
 
 
 def _windows(rng: Random) -> Iterator[tuple[str, str]]:
-    """Windows, paddings and dilations of any size over small arrays, and long computations over real ones."""
+    """Windows, paddings and dilations of any size over small arrays; long window computations."""
     n = _size(rng, 20, 60)
     over = " p = f32[16] parameter(0)\n z = f32[] constant(0)\n"
     yield (
@@ -509,7 +512,7 @@ def _windows(rng: Random) -> Iterator[tuple[str, str]]:
 
 
 def _loops(rng: Random) -> Iterator[tuple[str, str]]:
-    """Loops of many rounds, nested ones, loops over constants."""
+    """Loops of many iterations, nested ones, loops over constants."""
     n = _size(rng, 20, 62)
     for step in (1, -1, 3):
         yield f"counted-loop-{step}", _loop(n, step, "s64")
@@ -554,7 +557,7 @@ def _loop(n: int, step: int, kind: str) -> str:
 
 
 def _texts(rng: Random) -> Iterator[tuple[str, str]]:
-    """Long texts: comments, blanks, names, literals, broken ends."""
+    """Long texts: comments, blanks, names, literals, truncated."""
     n = _size(rng, 14, 21)
     end = _module(" ROOT p = f32[] parameter(0)")
     yield "blanks", "HloModule m\n" + " " * n + end.removeprefix("HloModule m\n")

@@ -1,6 +1,7 @@
-"""Checkpoints and SavedModels that were damaged: bytes that were changed, and entries that lie under right checksums.
+"""Damaged checkpoints and SavedModels: changed bytes, and false entries with right checksums.
 
-One input holds three files, each behind its length in 4 bytes: saved_model.pb, the index and the data.
+One input holds three files, each preceded by its length in 4 bytes: saved_model.pb, the index and
+the data.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _of_graph(graph: bytes) -> bytes:
 
 
 def _lying(rng: np.random.Generator) -> bytes:
-    """An index whose checksums are right and whose fields are not."""
+    """An index whose checksums are right and whose fields are wrong."""
 
     def number() -> int:
         found = NUMBERS[int(rng.integers(0, len(NUMBERS)))]
@@ -92,7 +93,7 @@ def _lying(rng: np.random.Generator) -> bytes:
 
 
 def mutants(rng: np.random.Generator) -> Iterator[bytes]:
-    """SavedModels like that of the seed program."""
+    """Mutations of the seed program's SavedModel."""
     graphs = graph_mutants(rng)
     while True:
         files = list(_whole())
@@ -108,7 +109,7 @@ def mutants(rng: np.random.Generator) -> Iterator[bytes]:
 
 
 def check(item: Item, _rng: np.random.Generator) -> str | None:
-    """Read the checkpoint and the model. Values that were read and are not those that were written are a find."""
+    """Read the checkpoint and the model. Values that differ from the written ones are a find."""
     assert isinstance(item, bytes)
     files = _unpacked(item)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Whether results that differ are as far apart as rounding errors make them: the reference is evaluated again with its roundings disturbed."""
+"""Whether rounding errors explain a difference: evaluate the reference with disturbed roundings."""
 
 from __future__ import annotations
 
@@ -24,24 +24,27 @@ FUNCTIONS = {
 DECOMPOSITIONS = {
     Op.CHOLESKY, Op.TRIANGULAR_SOLVE, Op.FFT, Op.CUSTOM_CALL, Op.BATCH_NORM_TRAINING, Op.BATCH_NORM_INFERENCE, Op.BATCH_NORM_GRAD, Op.SCALED_DOT,
 }  # fmt: skip
-"""An element's error follows the largest magnitude of operands and results."""
+"""An element's error is proportional to the largest magnitude of operands and results."""
 _SUMS = {Op.DOT, Op.CONVOLUTION, Op.REDUCE, Op.REDUCE_WINDOW, Op.SCATTER, Op.SELECT_AND_SCATTER}
 _PRODUCTS = {Op.DOT, Op.CONVOLUTION}
 """A term is as large as a product of operands."""
 _ARITHMETIC = {Op.ADD, Op.SUBTRACT, Op.MULTIPLY, Op.CONVERT, Op.REDUCE_PRECISION, Op.ABS, Op.REMAINDER, *_SUMS}
-"""Exact where the result, and the terms of a sum, are whole numbers that a wide type still tells from their neighbours' halves."""
+"""Exact if the result, and the terms of a sum, are whole numbers of moderate size.
+
+A wide type must still distinguish them from their neighbours' halves.
+"""
 _ROUNDS = 16
 _UNITS_WIDE, _UNITS_NARROW = 8.0, 1.0
 """Units in the last place by which a result is disturbed."""
 _MARGIN = 8.0
-"""How much larger than the largest of the disturbances' effects an error may be."""
+"""How much an error may exceed the largest effect of the disturbances."""
 
 _NOISE = 0.25
-"""From which share of a value on its error makes it arbitrary."""
+"""The relative error from which on a value is arbitrary."""
 
 
 class _Disturbed(Evaluator):
-    """Evaluates with other rounding errors."""
+    """Evaluates with different rounding errors."""
 
     def __init__(self, rng: np.random.Generator, max_steps: int, max_seconds: float) -> None:
         super().__init__(max_steps=max_steps, max_seconds=max_seconds)
@@ -50,7 +53,8 @@ class _Disturbed(Evaluator):
     def _apply(self, step: Any, operands: Sequence[Any], *, lifted: bool) -> Any:
         op = step.instruction.opcode
         if op in DECOMPOSITIONS:
-            # Backward stable: what is computed is exact for operands that are as far off as one rounding.
+            # Backward stable: what is computed is exact for operands that are as far off as one
+            # rounding.
             operands = [
                 self._moved(x, max(map(_largest, leaves_of([x])), default=0.0), is_exact=False) for x in operands
             ]
@@ -78,7 +82,7 @@ class _Disturbed(Evaluator):
         if x.dtype.kind == "c":
             noise = noise + 1j * self._rng.uniform(-units, units, x.shape) * np.maximum(np.abs(x), largest)
         if is_exact and not is_narrow:
-            # Larger ones are all whole; small ones may be what is left of large ones.
+            # Larger ones are all whole; small ones may be residues of large ones.
             noise = np.where((x == np.rint(x)) & (np.maximum(np.abs(x), largest) * unit < 1), 0, noise)
         return np.where(np.isfinite(x), x + noise, x).astype(value.dtype)
 
@@ -92,7 +96,10 @@ def is_rounded(value: Any) -> bool:
 
 
 def _is_whole(x: Any) -> bool:
-    """Whether all elements are whole numbers: a sum of others may be a whole number by its rounding errors alone."""
+    """Whether all elements are whole numbers.
+
+    A sum of others may be a whole number only due to rounding errors.
+    """
     return not is_rounded(x) or bool(np.all(np.asarray(x) == np.rint(x)))
 
 
@@ -120,9 +127,11 @@ def is_rounding(
     max_steps: int,
     max_seconds: float,
 ) -> bool:
-    """Whether every element of `got` that is not `expected` is moved as far, or to where it is not finite, by other rounding errors.
+    """Whether other rounding errors explain every element of `got` that is not as `expected`.
 
-    Of a program of several devices, `arguments` has a row for each, `got` and `expected` all their results one after the other.
+    They must move it as far, or to non-finite values. For several devices, `arguments` has a row
+    for each,
+    `got` and `expected` hold all their results in sequence.
     """
     rng = np.random.default_rng(0)
     spreads = [np.zeros(e.shape) for e in expected]
@@ -140,7 +149,10 @@ def is_rounding(
 
 
 def _is_reached(got: NDArray[Any], expected: NDArray[Any], spread: NDArray[Any]) -> NDArray[Any]:
-    """Which elements rounding errors explain; where the value is nothing but error, it may be infinite (1 / 1e-17 for 1 / 0)."""
+    """The elements that rounding errors explain.
+
+    An element that is only error may be infinite (1 / 1e-17 for 1 / 0).
+    """
     distance = _distance(got, expected)
     if got.dtype.kind == "b" or from_dtype(got.dtype).is_integral:
         return distance <= spread
@@ -149,7 +161,7 @@ def _is_reached(got: NDArray[Any], expected: NDArray[Any], spread: NDArray[Any])
 
 
 def _distance(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-    """How far elements are apart; infinity where one is not finite and not the other."""
+    """The distances of elements; infinity if only one is finite."""
     if a.dtype.kind == "b" or from_dtype(a.dtype).is_integral:
         return np.where(a == b, 0.0, np.inf)
     x, y = a.astype(_wide(a)), b.astype(_wide(b))

@@ -1,4 +1,4 @@
-"""A campaign: batches of every kind in child processes, its finds reduced, saved and counted."""
+"""A campaign: batches of every kind in child processes; finds are reduced, saved and counted."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.fuzz.reduce import class_of, find_of, reduced
 BATCH = 200
 """Inputs of one child process."""
 _GRACE = 10.0
-"""Seconds after the alarm until a child that does not answer is killed."""
+"""Seconds after the alarm until an unresponsive child is killed."""
 
 
 class _Child:
-    """A process that checks one batch. It is `expendable` once its end means nothing."""
+    """A process that checks one batch; once `expendable`, its death is ignored."""
 
     def __init__(self, kind: Kind, pid: int, reader: int, current: Path) -> None:
         self.kind, self.pid, self.current = kind, pid, current
@@ -39,7 +39,7 @@ class _Child:
         os.set_blocking(reader, False)
 
     def read(self) -> list[tuple[str | None, bytes]]:
-        """(find, input) of each input that was checked since the last call."""
+        """(find, input) of each input checked since the last call."""
         try:
             while data := os.read(self._reader, 1 << 16):
                 self._rest += data
@@ -58,7 +58,7 @@ class _Child:
 
 @dataclass
 class Tally:
-    """What became of the inputs of one kind: how many, in how many seconds of the children (of a clock, and computed), and the finds by class."""
+    """The statistics of one kind: inputs, the children's seconds (wall and CPU), finds by class."""
 
     inputs: int = 0
     seconds: float = 0.0
@@ -74,8 +74,8 @@ class Tally:
 class Campaign:
     """Checks inputs of some kinds until the time is over, or until each kind has had its number.
 
-    Reduced finds are saved as `folder/KIND/CLASS-DIGEST.SUFFIX`, with the reason beside them (.why);
-    of each class the first `keep`.
+    Reduced finds are saved as `folder/KIND/CLASS-DIGEST.SUFFIX`, with the reason next to them
+    (.why); for each class the first `keep`.
     """
 
     def __init__(self, chosen: Sequence[Kind], seed: int, folder: Path, *, keep: int = 3) -> None:
@@ -87,7 +87,10 @@ class Campaign:
         self._batches: Counter[str] = Counter()
 
     def run(self, seconds: float, count: int | None = None, jobs: int = 2, say: Callable[[str], None] = print) -> int:
-        """Run; the number of finds. `count` is the number of inputs of each kind at which it stops."""
+        """Run; return the number of finds.
+
+        `count` is the number of inputs of each kind at which to stop.
+        """
         for kind in self.kinds:
             kind.prepare()
         end = time.monotonic() + seconds
@@ -109,7 +112,7 @@ class Campaign:
         return sum(sum(t.finds.values()) for t in self.tallies.values())
 
     def report(self) -> str:
-        """The figures by kind and by class of find."""
+        """The statistics by kind and by class of find."""
         lines = []
         for name, tally in self.tallies.items():
             lines.append(tally.row(name))
@@ -117,7 +120,7 @@ class Campaign:
         return "\n".join(lines)
 
     def _next_kind(self, count: int | None, running: Iterable[_Child]) -> Kind | None:
-        """The kind that had the least time so far, among those that are not done."""
+        """The kind with the least time so far, among unfinished ones."""
         busy = Counter(c.kind.name for c in running)
         left = [k for k in self.kinds if count is None or self._batches[k.name] * BATCH < count]
         return min(left, key=lambda k: self.tallies[k.name].seconds + 5 * busy[k.name], default=None)
@@ -139,7 +142,7 @@ class Campaign:
         return _Child(kind, pid, reader, current)
 
     def _wait(self, running: dict[int, _Child], end: float) -> None:
-        """Take in what the children have written; end those that hang, and all when the time is over."""
+        """Read the children's output; kill those that hang, and all when the time is over."""
         time.sleep(0.05)
         for pid, child in list(running.items()):
             for find, data in child.read():
@@ -158,7 +161,7 @@ class Campaign:
                 os.kill(pid, signal.SIGKILL)
 
     def _bury(self, child: _Child, status: int) -> None:
-        """Count what a child that has ended left: its last lines, its time, and how it died."""
+        """Process the end of a child: its last lines, its time, and how it died."""
         for find, data in child.read():
             self._count(child.kind, find, data)
         self.tallies[child.kind.name].seconds += time.monotonic() - child.began
@@ -187,7 +190,7 @@ class Campaign:
         path.with_suffix(".why").write_text(f"{find}\n", encoding="utf-8")
 
     def reduce_finds(self, seconds: float) -> None:
-        """Make the first find of each class smaller, all within `seconds`; the whole input stays beside it (.whole)."""
+        """Reduce the first find of each class, all within `seconds`; keep the input (.whole)."""
         end, seen = time.monotonic() + seconds, set[tuple[str, str]]()
         for kind in self.kinds:
             for why in sorted((self.folder / kind.name).glob("*.why")):
@@ -203,7 +206,7 @@ class Campaign:
 
 
 def _check_batch(kind: Kind, seed: int, batch: int, current: Path, out: int) -> NoReturn:
-    """The child's side: check a batch, then leave without the parent's handlers."""
+    """The child's side: check a batch, then exit without the parent's handlers."""
     status = 1
     try:
         warnings.simplefilter("ignore")

@@ -1,8 +1,10 @@
-"""Dump directories of every form that XLA and TensorFlow write, damaged, and with what no compiler leaves there.
+"""Dump directories as XLA and TensorFlow write them, damaged and with unexpected files.
 
 Each is one JSON object, {path: entry}. An entry is the file's text, or one of these objects:
-`{"bytes": base64}`, `{"gzip": base64 of the content}`, `{"cut": base64, "to": share}` (gzipped, then cut off),
-`{"zeros": count}` (gzipped), `{"sparse": size}`, `{"link": target}`, `{"pipe": 1}`, `{"folder": 1}`.
+`{"bytes": base64}`, `{"gzip": base64 of the content}`, `{"cut": base64, "to": share}` (gzipped,
+then cut off),
+`{"zeros": count}` (gzipped), `{"sparse": size}`, `{"link": target}`, `{"pipe": 1}`, `{"folder":
+1}`.
 """
 
 from __future__ import annotations
@@ -91,7 +93,7 @@ def _files() -> dict[str, Entry]:
 
 @cache
 def _given() -> tuple[dict[str, Entry], ...]:
-    """The dump folders that XLANB_FUZZ_SEEDS names, each folder below by itself."""
+    """The dump folders in XLANB_FUZZ_SEEDS, each subfolder separately."""
     found: dict[str, dict[str, Entry]] = {}
     for root in filter(None, os.environ.get("XLANB_FUZZ_SEEDS", "").split(os.pathsep)):
         for path in sorted(Path(root).rglob("*")):
@@ -114,7 +116,7 @@ def _entry(data: bytes) -> Entry:
 
 
 def _content(entry: Entry) -> bytes:
-    """The content that an entry has before it is packed, as far as it is kept."""
+    """The content of an entry before it is packed, as far as it is stored."""
     if isinstance(entry, str):
         return entry.encode("utf-8", "surrogatepass")
     return base64.b64decode(next((entry[k] for k in ("bytes", "gzip", "cut") if k in entry), ""))
@@ -124,11 +126,11 @@ def _pick(items: Any, rng: np.random.Generator) -> Any:
     return items[int(rng.integers(len(items)))]
 
 
-# -------------------------------------------------------------------------------------------------------- the mutations
+# ------------------------------------------------------------------------------------ the mutations
 
 
 def mutants(rng: np.random.Generator) -> Iterator[str]:
-    """Directories like those of the seeds, of up to eight files."""
+    """Mutations of the seeds' directories, of up to eight files."""
     while True:
         seed = _pick(_given(), rng) if _given() and rng.random() < 0.5 else _files()
         names = sorted(seed)
@@ -167,7 +169,7 @@ def _damaged(entry: Entry, rng: np.random.Generator) -> Entry:
 
 
 def _marked(text: str, rng: np.random.Generator) -> str:
-    """The text with a word of it replaced by markup, or a number by another."""
+    """The text with one word replaced by markup, or one number by another."""
     words = text.split(" ")
     words[int(rng.integers(len(words)))] = _pick(
         (MARKUP, *_NAMES[:12], "javascript:alert(1)", "9" * 30, "-1", "nan"), rng
@@ -211,16 +213,16 @@ _SPECIAL = (
 )
 
 
-# ------------------------------------------------------------------------------------------------------------ the check
+# ---------------------------------------------------------------------------------------- the check
 
 
 def quick(item: Item, rng: np.random.Generator) -> str | None:
-    """Open the directory and look at all of it as text."""
+    """Open the directory and display all of it as text."""
     return _checked(item, rng, shown=rng.random() < _SHOWN)
 
 
 def check(item: Item, rng: np.random.Generator) -> str | None:
-    """Open the directory and look at all that a notebook and a page would show of it."""
+    """Open the directory and display all that a notebook or a page would show of it."""
     return _checked(item, rng, shown=True)
 
 
@@ -259,7 +261,7 @@ def _checked(item: Item, rng: np.random.Generator, *, shown: bool) -> str | None
 
 
 def _lone(text: str) -> str | None:
-    """Text that cannot be written as UTF-8 breaks pages and notebooks."""
+    """Report text that cannot be encoded as UTF-8, which breaks pages and notebooks."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -268,7 +270,7 @@ def _lone(text: str) -> str | None:
 
 
 class _Elements(HTMLParser):
-    """Whether an element or an attribute of a name's or a file's own became one of the page's."""
+    """Detects whether an element or attribute from a name or file became part of the page."""
 
     found = ""
 
@@ -283,14 +285,14 @@ class _Elements(HTMLParser):
 
 
 def find_markup(page: str) -> str | None:
-    """The find that a page is in which a text became an element, a handler or an address of a script."""
+    """Report a page in which a text became an element, a handler or a script URL."""
     parser = _Elements()
     parser.feed(page)
     return f"markup: {parser.found} of a name became the page's" if parser.found else None
 
 
 def _write(root: Path, name: str, entry: Entry) -> None:
-    """Write one entry, where the file system takes its name."""
+    """Write one entry, if the file system accepts its name."""
     parts = [p.replace("\0", "") for p in name.split("/") if p not in ("", "..")]
     with contextlib.suppress(OSError, ValueError):
         path = root.joinpath(*parts)

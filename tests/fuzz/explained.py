@@ -1,27 +1,49 @@
-"""In which results compiled code and the interpreter may differ, and why: a list of kinds, each a property of one instruction.
+"""Results in which compiled code and interpreter may differ, by kinds of single instructions.
 
     which(module, noted, has_extremes=False) -> [kind or "" of every leaf of the result]
 
-A result is open only where an instruction of a kind below leads to it; the other results of the same module are compared.
+A result may differ only if it depends on an instruction of a kind below; the module's other results
+are compared.
 
-    state                     random numbers, and what comes from a host or another device
-    context                   the number that belongs to an asynchronous instruction that has not ended: u32[] of its tuple
-    fold without an order     XLA applies a reducer in any order: of two operands that is not associative, which it is in one type alone, or of several values
-    fold over padding         of a dynamic dimension, from a value that is not the reducer's identity: XLA fills what is beyond the size with that value
-    fold over devices         from a value that is not the reducer's identity: in XLA's partitioned programs each device's part begins with it
-    sort without an order     the comparator is no `<` or `>` of one key in one type, or several arrays follow keys that may be equal and the sort is not stable
-    comparison with NaN       a sort by `<` or `>`, or the largest, of floats where some may be NaN: its sign, which no arithmetic promises, says where it goes
-    algorithm over infinities an FFT, a solve or a decomposition of which some operand's elements were infinite or NaN: its order of operations decides which results are
-    decomposition             vectors are as good with another sign, or of several equal values any others of their space
-    singular system           of a triangular matrix that had 0 on its diagonal: only what is finite counts (`singular`)
-    failed factorization      a Cholesky factorization with a pivot that was not positive, or 0 but for rounding: the columns from it on
-    order of a sum or product it is another one in another order: of a narrow type, each step of which rounds, or where a step overflows or vanishes
-                              (so that also log(exp(x)), exp(x) * exp(y), ... are not what XLA's simplifier makes of them)
-    pivot by rounding         an LU factorization in which several elements are as large as the pivot but for rounding
-    complex infinity by one   XLA's simplifier leaves out factors, divisors and exponents of 1; multiplied, an infinite part makes the other one NaN
-    predicate as a factor     XLA's simplifier chooses 0 where the predicate does not hold; multiplied, an infinity or NaN makes it NaN
-    unknown custom call       compiled code refuses one that it does not know; the interpreter does so where its value is needed
-    decision on a rounded     a comparison, a floor, a conversion, ... of what is rounded more than once on the way there
+    state                     random numbers, and values from a host or another device
+    context                   the number of an asynchronous instruction that has not ended: u32[]
+                              of its tuple
+    fold without an order     XLA applies a reducer in any order: one of two operands that is not
+                              associative (it is only in one type), or of several values
+    fold over padding         of a dynamic dimension, with an initial value that is not the
+    reducer's
+                              identity: XLA fills what is beyond the size with that value
+    fold over devices         with an initial value that is not the reducer's identity: in XLA's
+                              partitioned programs each device's part begins with it
+    sort without an order     the comparator is no `<` or `>` of one key in one type, or several
+                              arrays follow keys that may be equal and the sort is not stable
+    comparison with NaN       a sort by `<` or `>`, or the maximum, of floats of which some may be
+                              NaN: its sign, which arithmetic does not define, determines its place
+    algorithm over infinities an FFT, a solve or a decomposition with infinite or NaN elements: its
+                              order of operations determines which results are
+    decomposition             vectors may have another sign, or for multiple eigenvalues be any
+                              others of their space
+    singular system           of a triangular matrix with 0 on its diagonal: only finite elements
+                              are compared (`singular`)
+    failed factorization      a Cholesky factorization with a pivot that was not positive, or 0 up
+    to
+                              rounding: the columns from it on
+    order of a sum or product it depends on the order: of a narrow type, each step of which rounds,
+    or
+                              if a step overflows or underflows (so that also log(exp(x)),
+                              exp(x) * exp(y), ... differ from the simplifier's result)
+    pivot by rounding         an LU factorization in which several elements equal the pivot up to
+                              rounding
+    complex infinity by one   XLA's simplifier drops factors, divisors and exponents of 1; if
+                              multiplied, an infinite part makes the other one NaN
+    predicate as a factor     XLA's simplifier selects 0 where the predicate is false; if
+    multiplied,
+                              an infinity or NaN gives NaN
+    unknown custom call       compiled code always rejects it; the interpreter only if its value is
+                              needed
+    decision on a rounded     a comparison, a floor, a conversion, ... of a value that is rounded
+    more
+                              than once
 """
 
 from __future__ import annotations
@@ -46,7 +68,7 @@ _UP_TO_A_FACTOR = re.compile(r"lapack_[sdcz](gesdd|gesvd|syevd|heevd|geev|gees)_
 _FOLDS = {Op.REDUCE, Op.REDUCE_WINDOW, Op.SCATTER, Op.SELECT_AND_SCATTER, Op.SCAN, Op.ALL_REDUCE, Op.REDUCE_SCATTER}
 _ASSOCIATIVE = {Op.ADD, Op.MULTIPLY, Op.MINIMUM, Op.MAXIMUM, Op.AND, Op.OR, Op.XOR}
 ROUGH = FUNCTIONS | DECOMPOSITIONS
-"""What is rounded more than once."""
+"""Opcodes whose results are rounded more than once."""
 _SHARP = {
     Op.COMPARE, Op.FLOOR, Op.CEIL, Op.SIGN, Op.ROUND_NEAREST_AFZ, Op.ROUND_NEAREST_EVEN, Op.SORT, Op.TOPK, Op.BITCAST_CONVERT, Op.IS_FINITE, Op.REMAINDER,
     Op.REDUCE_PRECISION, Op.STOCHASTIC_CONVERT, Op.SELECT_AND_SCATTER, Op.BITCAST, Op.CONVERT, Op.CLAMP, Op.MAXIMUM, Op.MINIMUM,
@@ -75,7 +97,7 @@ def _split_fold(i: HloInstruction) -> bool:
 
 
 def _starts_from_identity(fold: HloInstruction) -> bool:
-    """Whether the initial value of a reduce or reduce-window is known to be the identity of its reducer."""
+    """Whether the initial value of a reduce or reduce-window is the identity of its reducer."""
     starts = fold.operands[len(fold.operands) // 2 :]
     found = monoid(fold.called_computations[0]) if len(starts) == 1 else None
     start = starts[0]
@@ -99,7 +121,7 @@ def _sort(i: HloInstruction) -> bool:
 
 
 def _keys(sort: HloInstruction) -> set[int]:
-    """The numbers of the two parameters that a comparator compares by < or >: of one key; else none."""
+    """The numbers of both parameters that a comparator compares by < or >: of one key, or none."""
     root = sort.called_computations[0].root
     if root.opcode is not Op.COMPARE or root.get("direction") not in ("LT", "GT"):
         return set()
@@ -138,7 +160,11 @@ _NAN = "comparison with NaN"
 
 
 class _Flow(NamedTuple):
-    """What is known of a value: the kind that explains a difference, whether it is rounded more than once, whether it follows from a singular system."""
+    """Properties of a value.
+
+    The kind that explains a difference, whether it is rounded more than once, whether it depends on
+    a singular system.
+    """
 
     kind: str = ""
     is_rough: bool = False
@@ -149,19 +175,22 @@ _NOTHING = Noted()
 
 
 def which(module: HloModule, noted: Noted = _NOTHING, *, has_extremes: bool = False) -> list[str]:
-    """The kind that leaves each leaf of the result open, "" for those in which nothing may differ."""
+    """The kind that explains differences of each leaf of the result, "" for exact leaves."""
     return [flow.kind or _context(i, s) for i, s, flow in _leaves(module, noted, has_extremes=has_extremes)]
 
 
 def singular(module: HloModule, noted: Noted) -> list[bool]:
-    """Which leaves of the result follow from a singular triangular system: rounding and tiles decide which elements are infinite or NaN."""
+    """The leaves of the result that depend on a singular triangular system.
+
+    Rounding and tiling determine which of their elements are infinite or NaN.
+    """
     return [flow.is_singular for _, _, flow in _leaves(module, noted, has_extremes=False)]
 
 
 def _leaves(
     module: HloModule, noted: Noted, *, has_extremes: bool
 ) -> Iterator[tuple[HloInstruction, ArrayShape, _Flow]]:
-    """The arrays of the result, with the instruction that gives each and what is known of it."""
+    """The arrays of the result, each with its instruction and its properties."""
     root = module.entry_computation.root
     flows = _flows(module.entry_computation, noted, has_extremes=has_extremes)
     for part in root.operands if root.opcode is Op.TUPLE else [root]:
@@ -187,7 +216,7 @@ def _flows(computation: HloComputation, noted: Noted, *, has_extremes: bool) -> 
 def _flow(
     i: HloInstruction, inside: list[HloInstruction], given: list[_Flow], noted: Noted, *, has_extremes: bool
 ) -> _Flow:
-    """What is known of the value of an instruction: of what it calls, the order does not count."""
+    """The properties of an instruction's value; the order of called computations is irrelevant."""
     both = [*inside, i]
     is_rough = any(g.is_rough for g in given) or any(map(_is_rough, both))
     is_singular = any(g.is_singular for g in given) or not noted.singular.isdisjoint(both)
@@ -202,7 +231,7 @@ def _flow(
 
 
 def _noted(instructions: list[HloInstruction], noted: Noted) -> str:
-    """The kind that the interpreter has noted of some of these."""
+    """The kind that the interpreter has noted for some of these."""
     if not noted.failed.isdisjoint(instructions):
         return "failed factorization"
     if not noted.unordered.isdisjoint(instructions):
@@ -217,7 +246,7 @@ def _noted(instructions: list[HloInstruction], noted: Noted) -> str:
 
 
 def _is_rough(i: HloInstruction) -> bool:
-    """Whether a value is rounded more than once, or is narrow and so may be kept in a wider type."""
+    """Whether a value is rounded more than once, or is narrow and may be kept in a wider type."""
     if i.opcode in ROUGH and not _is_top_k(i):
         return True
     leaves = (s for _, s in i.shape.leaves() if isinstance(s, ArrayShape))
@@ -226,7 +255,7 @@ def _is_rough(i: HloInstruction) -> bool:
 
 
 def _is_sharp(i: HloInstruction) -> bool:
-    """Whether a rounding error of an operand may show as a whole step."""
+    """Whether a rounding error of an operand may become a whole step."""
     return i.opcode in _SHARP or _is_top_k(i)
 
 
@@ -235,7 +264,7 @@ def _is_top_k(i: HloInstruction) -> bool:
 
 
 def _called(i: HloInstruction) -> list[HloComputation]:
-    """All computations that an instruction calls, those they call included."""
+    """All computations that an instruction calls, directly or indirectly."""
     found: dict[HloComputation, None] = {}
     left = list(i.called_computations)
     while left:

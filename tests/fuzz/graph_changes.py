@@ -1,4 +1,4 @@
-"""Changes of GraphDef messages: attributes, inputs, names, nodes and functions, and whole graphs put into one."""
+"""Mutations of GraphDef messages: attributes, inputs, names, nodes, functions, whole graphs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SMALL = 0.7
 
 
 def pick(rng: np.random.Generator, items: Any) -> Any:
-    """One of some items."""
+    """A random item."""
     found = list(items)
     return found[int(rng.integers(0, len(found)))]
 
@@ -212,7 +212,7 @@ def _change_library_node(_node: Any, graph: Any, rng: np.random.Generator) -> No
 
 
 def _splice(node: Any, graph: Any, rng: np.random.Generator) -> None:
-    """The nodes of another graph come in, and one of them takes an input's place."""
+    """Add the nodes of another graph, one of which replaces an input."""
     other = new_message("GraphDef")
     other.ParseFromString(any_seed(rng, _SMALL))
     for new in other.node:
@@ -226,7 +226,7 @@ def _splice(node: Any, graph: Any, rng: np.random.Generator) -> None:
 
 
 def _cycle(node: Any, graph: Any, rng: np.random.Generator) -> None:
-    """A node takes what it leads to, or itself, as an input or before it runs."""
+    """Make a node depend on itself or one of its consumers, by an input or control input."""
     after = [n for n in graph.node if any(i.lstrip("^").partition(":")[0] == node.name for i in n.input)]
     source = pick(rng, [node, *after]).name
     if node.input and rng.random() < 0.6:
@@ -236,7 +236,7 @@ def _cycle(node: Any, graph: Any, rng: np.random.Generator) -> None:
 
 
 def _odd_attr(node: Any, _graph: Any, rng: np.random.Generator) -> None:
-    """An attribute that the op does not have, or that has a meaning for any op, of any kind."""
+    """Add an attribute that the op lacks, or one with a meaning for any op, of any kind."""
     value = node.attr[pick(rng, _ATTRS)]
     kind = pick(rng, ("i", "f", "b", "s", "type", "shape", "list", "placeholder", "none"))
     if kind in ("shape", "list"):
@@ -247,7 +247,7 @@ def _odd_attr(node: Any, _graph: Any, rng: np.random.Generator) -> None:
 
 
 def _arity(node: Any, graph: Any, rng: np.random.Generator) -> None:
-    """The op becomes another one that takes as many inputs, with that one's attributes where a node has it."""
+    """Replace the op by one with the same number of inputs, and an existing node's attributes."""
     alike = [n for n in graph.node if len(n.input) == len(node.input) and n.op != node.op]
     if alike:
         other = pick(rng, alike)

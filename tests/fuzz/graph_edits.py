@@ -1,4 +1,4 @@
-"""Edits of GraphDefs as text (.pbtxt): tokens, blocks, spellings that the format allows, and those that it does not."""
+"""Edits of GraphDef text (.pbtxt): tokens, blocks, valid spellings and invalid ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORDS = (
 
 
 def edited(text: str, other: str, rng: np.random.Generator) -> str:
-    """The text with one to three edits; `other` is a text that blocks are taken from."""
+    """The text with one to three edits; `other` is a text to take blocks from."""
     for _ in range(int(rng.integers(1, 4))):
         how = int(rng.integers(0, len(_EDITS) + 1))
         text = _EDITS[how](text, rng) if how < len(_EDITS) else _splice(text, other, rng)
@@ -32,7 +32,7 @@ def _one(found: list[re.Match[str]], rng: np.random.Generator) -> re.Match[str]:
 
 
 def _splice(text: str, other: str, rng: np.random.Generator) -> str:
-    """A block of another text is put at the end, before a block, or in the place of one."""
+    """Put a block of another text at the end, before a block, or in place of one."""
     here, there = list(_BLOCK.finditer(text)), list(_BLOCK.finditer(other))
     if not here or not there:
         return text
@@ -64,7 +64,7 @@ def _token(text: str, rng: np.random.Generator) -> str:
 
 
 def _block(text: str, rng: np.random.Generator) -> str:
-    """A block of any level goes, comes twice, or is exchanged with another."""
+    """Delete, duplicate or exchange a block of any level."""
     pieces = [m[0] for m in _inner(text)]
     if not pieces:
         return text
@@ -78,7 +78,7 @@ def _block(text: str, rng: np.random.Generator) -> str:
 
 
 def _fields(text: str, rng: np.random.Generator) -> str:
-    """A field goes, comes twice, exchanges its value with another, or has the name of another."""
+    """Delete or duplicate a field, exchange its value with another's, or rename it."""
     found = list(_FIELD.finditer(text))
     if not found:
         return text
@@ -94,7 +94,10 @@ def _fields(text: str, rng: np.random.Generator) -> str:
 
 
 def _spelling(text: str, rng: np.random.Generator) -> str:
-    """Another way to write the same: single quotes, angle brackets, hexadecimal numbers, parts of strings, separators, comments."""
+    """Rewrite a text to an equivalent spelling.
+
+    Single quotes, angle brackets, hexadecimal numbers, split strings, separators, comments.
+    """
     found = list(_FIELD.finditer(text))
     if not found:
         return text
@@ -115,7 +118,7 @@ def _spelling(text: str, rng: np.random.Generator) -> str:
 
 
 def _string(text: str, rng: np.random.Generator) -> str:
-    """A string becomes the name of an op, that of another, an odd one, or has an escape in it."""
+    """Replace a string by an op name, another string or an odd one, or add an escape."""
     found = list(re.finditer(r'"(?:[^"\\\n]|\\.)*"', text))
     if not found:
         return text
@@ -134,7 +137,7 @@ def _string(text: str, rng: np.random.Generator) -> str:
 
 
 def _nesting(text: str, rng: np.random.Generator) -> str:
-    """Brackets opened once more or very often, or the text ends."""
+    """Open brackets once more or very often, or truncate the text."""
     at = int(rng.integers(0, len(text) + 1))
     if rng.random() < 0.4:
         return text[:at]

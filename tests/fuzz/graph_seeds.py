@@ -1,4 +1,4 @@
-"""Graphs that the mutations of GraphDefs begin with: each kind of op, of control flow and of state in a few nodes."""
+"""Graphs that mutations of GraphDefs start from: all kinds of ops, control flow and state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from xlanb.graph.op_library import call
 from xlanb.graph.operation import Operation, Tensor
 
 _LONGEST = 40_000
-"""Bytes of the longest seed that is given."""
+"""The most bytes of a user's seed."""
 
 
 def _perceptron() -> None:
@@ -186,14 +186,17 @@ def seeds() -> dict[str, bytes]:
 
 @cache
 def given_seeds() -> tuple[bytes, ...]:
-    """The GraphDefs of what XLANB_FUZZ_SEEDS names: .pb and .pbtxt files, or folders of these."""
+    """The GraphDefs in XLANB_FUZZ_SEEDS: .pb and .pbtxt files, or folders of these."""
     paths = [Path(p) for p in os.environ.get("XLANB_FUZZ_SEEDS", "").split(os.pathsep) if p]
     files = [f for p in paths for f in (sorted(p.rglob("*.pb*")) if p.is_dir() else [p])]
     return tuple(dict.fromkeys(data for f in files if f.suffix in (".pb", ".pbtxt") and (data := _graph_of(f))))
 
 
 def _graph_of(file: Path) -> bytes:
-    """The binary GraphDef that a file holds; nothing where it is long or no graph that can be read (other messages are .pb files too)."""
+    """The binary GraphDef in a file; empty if it is long or not a readable graph.
+
+    Other messages are .pb files too.
+    """
     data = file.read_bytes()
     if len(data) > _LONGEST:
         return b""
@@ -206,7 +209,10 @@ def _graph_of(file: Path) -> bytes:
 
 @cache
 def small_seeds() -> tuple[bytes, ...]:
-    """GraphDefs of one op each: every different node of the seeds, with constants, handles and placeholders as its inputs."""
+    """GraphDefs of one op each: every distinct node of the seeds.
+
+    Its inputs are constants, handles and placeholders.
+    """
     found = set[bytes]()
     for name, graph in _graphs().items():
         whole = new_message("GraphDef")
@@ -217,7 +223,7 @@ def small_seeds() -> tuple[bytes, ...]:
 
 
 def any_seed(rng: np.random.Generator, small: float) -> bytes:
-    """A seed, most often a small one: it takes less time, and a mutation reaches more of what is in it."""
+    """A seed, usually a small one, which takes less time and is mutated more thoroughly."""
     found = small_seeds() if rng.random() < small else (*seeds().values(), *given_seeds())
     return found[int(rng.integers(0, len(found)))]
 

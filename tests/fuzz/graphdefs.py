@@ -1,4 +1,7 @@
-"""GraphDefs, binary and text, with changed fields: read, written, clustered, lowered and run, with clusters and without."""
+"""Mutated GraphDefs, binary and text.
+
+They are read, written, clustered, lowered and run, with clusters and without.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,9 @@ from xlanb.graph.ops.table import op_names
 _LOOPS = frozenset({"While", "StatelessWhile", "NextIteration", "RefNextIteration"})
 _RUN = 2
 _SMALL = 0.7
-_OPS = 0.3  # any op of the table, with inputs that may fit
+_OPS = 0.3  # any op of the table, with plausible inputs
 _SMALL_TEXTS = 0.9  # text is parsed by Python
-_EDITS = 0.5  # of texts: changes of tokens and blocks
+_EDITS = 0.5  # for texts: changes of tokens and blocks
 
 
 def _mutated(rng: np.random.Generator) -> Any:
@@ -66,13 +69,16 @@ def _text_of(data: bytes) -> tuple[str, ...]:
 
 
 def prepare() -> None:
-    """Make the seeds, which takes a second, before the children of a campaign are forked."""
+    """Create the seeds, which takes a second, before the children of a campaign are forked."""
     for seed in (*small_seeds(), *seeds().values(), *given_seeds()):
         _text_of(seed)
 
 
 def text_mutants(rng: np.random.Generator) -> Iterator[str]:
-    """GraphDefs as text: words, numbers and lines changed; half of them to what the same field has elsewhere."""
+    """GraphDef texts with changed words, numbers and lines.
+
+    Half of the changes use another value of the same field.
+    """
     while True:
         lines = list(_text_of(any_seed(rng, _SMALL_TEXTS)))
         if rng.random() < 0.1:
@@ -95,7 +101,7 @@ def text_mutants(rng: np.random.Generator) -> Iterator[str]:
 
 
 def _word(old: str, rng: np.random.Generator) -> str:
-    """Another word: most often of the same sort, so that the text can still be parsed."""
+    """Another word, usually of the same kind, so that the text can still be parsed."""
     if rng.random() < 0.2:
         return str(pick(rng, ("9" * 24, "1e999", "nan", "DT_BOGUS", "true", '"x"', "{", "")))
     if old.startswith('"'):
@@ -105,16 +111,19 @@ def _word(old: str, rng: np.random.Generator) -> str:
     return str(pick(rng, NUMBERS))
 
 
-# ------------------------------------------------------------------------------------------------------------ the check
+# ---------------------------------------------------------------------------------------- the check
 
 
 def quick(item: Item, rng: np.random.Generator) -> str | None:
-    """Read and write a GraphDef; of some, drawn by chance, take the steps that cost more as well: each of them for itself."""
+    """Read and write a GraphDef; take each expensive step for a random fraction of graphs."""
     return _checked(item, rng, _SHARES)
 
 
 def check(item: Item, rng: np.random.Generator) -> str | None:
-    """Every way that a GraphDef goes: read, written, imported, clustered, lowered, run with clusters and without."""
+    """Process a GraphDef in every way.
+
+    Read, write, import, cluster, lower, run with clusters and without.
+    """
     return _checked(item, rng, {})
 
 
@@ -131,7 +140,7 @@ def _checked(item: Item, rng: np.random.Generator, shares: Mapping[str, float]) 
             find = _tried(name, lambda s=step: s(graph, rng))
         except TooLong:
             if name.startswith("run") and _may_loop(graph):
-                return None  # the program itself has no end
+                return None  # the program itself does not terminate
             raise
         if find is not None:
             return find
@@ -176,7 +185,7 @@ def _clustered(graph: Graph, rng: np.random.Generator) -> None:
 
 
 def _tried_quietly(step: Callable[[], object]) -> None:
-    """One cluster that cannot be lowered is no reason not to try the next."""
+    """Run a step and ignore a rejection, so that the next cluster is tried too."""
     try:
         step()
     except InternalError:
@@ -222,4 +231,4 @@ _STEPS: dict[str, Callable[[Graph, np.random.Generator], None]] = {
     "run jit": partial(_run, jit=True),
 }
 _SHARES = {"show": 0.3, "write": 0.5, "import": 0.3, "cluster": 0.2, "run": 0.25, "run jit": 0.2}
-"""Of how many graphs a campaign takes a step; compiling and running is where most of the time goes."""
+"""The fraction of graphs for which a campaign takes a step; compiling and running cost most."""

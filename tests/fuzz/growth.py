@@ -1,4 +1,7 @@
-"""Programs in shapes over which a compiler is easily quadratic: long chains, wide instructions, values with many uses, large constants."""
+"""Programs for which a compiler is easily quadratic.
+
+Long chains, wide instructions, values with many users, large constants.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ _ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a
 
 
 def programs(rng: Random) -> Iterator[tuple[str, str]]:
-    """Names and texts, each of some hundreds to thousands of instructions."""
+    """Names and texts, each of hundreds to thousands of instructions."""
     for name, make in _SHAPES.items():
         yield f"growth-{name}", make(int(2 ** rng.uniform(7, 11)), rng)
 

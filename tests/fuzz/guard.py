@@ -1,14 +1,18 @@
-"""Look for accesses out of bounds: compiled modules run with every array between two pages that nobody may touch.
+"""Search for out-of-bounds accesses: run compiled modules with every array between guard pages.
 
     python -m tests.fuzz.guard [PATH...] [--minutes M] [--seed S] [--jobs J] [--timeout SECONDS]
 
-A path is a file of HLO text, a folder of them, or a file of JSON lines (also .gz) whose objects have a "text"; all of these are checked. Then, for M minutes, the
-modules of the tests (for half of the time at the most) and random ones of a seed, which is printed.
+A path is a file of HLO text, a folder of them, or a file of JSON lines (also .gz) whose objects
+have a "text"; all of these are checked. Then, for M minutes, the modules of the tests (for at most
+half of the time) and random ones of a seed, which is printed.
 
-Each module is compiled for one thread and for two, with temporaries apart from each other, up against the page behind them or before them; now and then with arrays on
-the stack and constants apart too, without passes before, or for narrower vectors than the machine has (see tests/cpu/guard_pages.py). It runs with
-small integers and with integers of any size, since an index may be any; with the same inputs twice, on memory that held zeros and that held ones, which must not be seen in its
-results. Children run the modules; where one dies, the module is named with the array and the end of it that was overstepped, and kept in build/guard.
+Each module is compiled for one thread and for two, with temporaries separated, adjacent to the
+guard page after or before them; sometimes with stack arrays and constants separated too, without
+passes, or for narrower vectors than the machine has (see tests/cpu/guard_pages.py). It runs with
+small integers and with arbitrary ones, since an index may be anything; with the same inputs twice,
+on memory filled with zeros and with ones, which must not affect its results. Children run the
+modules; if one dies, the module is reported with the array and the end that was exceeded, and
+stored in build/guard.
 """
 
 from __future__ import annotations
@@ -39,12 +43,12 @@ from tests.fuzz.random_modules import random_module
 from xlanb.errors import CompilationError, XlanbError
 
 _BATCH = 25
-"""Modules that one child runs."""
+"""Modules per child."""
 _HUNG = 60.0
-"""Seconds without a word after which a child is killed."""
+"""Seconds without output after which a child is killed."""
 _MEMORY = 6 << 30
 _BROKEN = re.compile("LLVM rejects|LLVM cannot generate object code|cannot be loaded")
-"""In the messages of a CompilationError that no module should end in."""
+"""Messages of a CompilationError that no module should raise."""
 _MODES = (
     (Mode(1, at_end=True, stacks=True), Mode(2, at_end=False, constants=True)),
     (Mode(1, at_end=False, bits=128), Mode(2, at_end=True, constants=True)),
@@ -54,24 +58,24 @@ _MODES = (
     (Mode(1, at_end=True, bits=128, stacks=True), Mode(2, at_end=True, spread=False)),
     (Mode(1, at_end=False, passes=False, bits=256), Mode(2, at_end=True, stacks=True)),
 )
-"""How the first module is compiled, and the next ones in turn."""
+"""The modes of consecutive modules, in turn."""
 _GOOD = ("ran", "refused", "too long", "too large")
 
 
 @dataclass(frozen=True)
 class Item:
-    """A module to check: a name, its text when asked for, and how it is compiled."""
+    """A module to check: a name, a function that returns its text, and its modes."""
 
     name: str
     text: Callable[[], str]
     modes: tuple[Mode, ...]
 
 
-# -- modules ------------------------------------------------------------------------------------------------------
+# -- modules ---------------------------------------------------------------------------------------
 
 
 def texts(path: Path) -> Iterator[tuple[str, Callable[[], str]]]:
-    """(name, HLO text) of what a file or a folder holds."""
+    """(name, HLO text) of the modules in a file or folder."""
     if path.is_dir():
         for file in sorted(path.rglob("*.hlo")):
             yield from texts(file)
@@ -86,13 +90,13 @@ def texts(path: Path) -> Iterator[tuple[str, Callable[[], str]]]:
 
 
 def items(named: Iterable[tuple[str, Callable[[], str]]]) -> Iterator[Item]:
-    """Modules with the ways in which each is compiled."""
+    """Modules with the modes of each."""
     for k, (name, text) in enumerate(named):
         yield Item(name, text, _MODES[k % len(_MODES)])
 
 
 def randoms(seed: int) -> Iterator[tuple[str, Callable[[], str]]]:
-    """Random modules without end."""
+    """Random modules, endlessly."""
     number = 0
     while True:
         yield f"random {seed} {number}", partial(_random, seed, number)
@@ -103,7 +107,7 @@ def _random(seed: int, number: int) -> str:
     return random_module(np.random.default_rng([seed, number]))
 
 
-# -- one module ---------------------------------------------------------------------------------------------------
+# -- one module ------------------------------------------------------------------------------------
 
 
 class _TooLongError(Exception):
@@ -140,7 +144,7 @@ def check(item: Item, seconds: float) -> str:
 
 
 def _run(mode: Mode, text: str) -> str:
-    """One way of a module: three runs."""
+    """Run a module in one mode: three runs."""
     exe = mode.compile(text)
     inputs = random_inputs(exe, wild=False)
     first = run_guarded(exe, inputs, at_end=mode.at_end, fill=0)
@@ -152,12 +156,12 @@ def _run(mode: Mode, text: str) -> str:
     return "ran"
 
 
-# -- children -----------------------------------------------------------------------------------------------------
+# -- children --------------------------------------------------------------------------------------
 
 
 @dataclass
 class _Child:
-    """A process that checks some modules, one after the other."""
+    """A process that checks several modules in sequence."""
 
     pid: int
     output: int
@@ -182,7 +186,10 @@ def _fork(todo: list[Item], seconds: float) -> _Child:
 
 
 class Campaign:
-    """Checks modules in children, `jobs` at a time; `found` holds (name, what is wrong), `folder` the modules."""
+    """Checks modules in children, `jobs` at a time.
+
+    `found` holds (name, problem), `folder` the modules.
+    """
 
     def __init__(self, jobs: int, seconds: float, folder: Path) -> None:
         self.jobs, self.seconds, self.folder = jobs, seconds, folder
@@ -190,7 +197,7 @@ class Campaign:
         self.found: list[tuple[str, str]] = []
 
     def run(self, source: Iterable[Item], until: float = float("inf")) -> None:
-        """Check all of a source, or what can be begun until a time."""
+        """Check all of a source, or what can be started before `until`."""
         rest = iter(source)
         children: list[_Child] = []
         again: list[list[Item]] = []
@@ -225,7 +232,7 @@ class Campaign:
                     self._note(child.left.pop(0), line.decode())
 
     def _ended(self, child: _Child) -> bool:
-        """Whether a child is gone, by itself or because it was killed; the module that it died of is noted."""
+        """Whether a child has ended or was killed; records the module that it died of."""
         hung = time.monotonic() - child.heard > max(_HUNG, 3 * self.seconds)
         if hung or not child.left:
             os.kill(child.pid, signal.SIGKILL)
@@ -256,7 +263,7 @@ class Campaign:
 
 
 def locate(item: Item) -> list[str]:
-    """Which arrays a module oversteps, in which modes: each is guarded by itself in a child."""
+    """The arrays that a module exceeds, by mode: each is guarded alone in a child."""
     out = []
     for mode in item.modes:
         for name in _names(item, mode):
@@ -268,7 +275,7 @@ def locate(item: Item) -> list[str]:
 
 
 def _names(item: Item, mode: Mode) -> list[str]:
-    """The arrays of a module; none where compiling it dies."""
+    """The arrays of a module; none if compiling it crashes."""
     reader, writer = os.pipe()
 
     def tell() -> None:
@@ -297,11 +304,11 @@ def _survives(work: Callable[[], object]) -> bool:
     return not os.WIFSIGNALED(os.waitpid(pid, 0)[1])
 
 
-# -- the command line ---------------------------------------------------------------------------------------------
+# -- the command line ------------------------------------------------------------------------------
 
 
 def main() -> int:
-    """The command line; 1 where something was found."""
+    """The command line; returns 1 if something was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", nargs="*", type=Path)
     parser.add_argument("--minutes", type=float, default=0.0, help="for the tests' modules and random ones")

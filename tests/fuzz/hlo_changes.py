@@ -1,4 +1,7 @@
-"""Changes of HLO text that keep most modules valid: made alike everywhere (a size, an element type), or of one place."""
+"""Changes of HLO text that keep most modules valid.
+
+They are made consistently everywhere (a size, an element type), or in one place.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ _CLASSES = (
 )
 OPCODES = [c.split() for c in _CLASSES]
 LINE = re.compile(r"^(\s*)(ROOT )?%?([\w.-]+) = (.*?)((?<= )[a-z][\w-]*)\((.*)$")
-"""An instruction: indentation, ROOT, name, shape, opcode, and what follows the bracket."""
+"""An instruction: indentation, ROOT, name, shape, opcode, and the text after the bracket."""
 _INFERRED = re.compile(
     r"(?m)^(\s*(?:ROOT )?%?[\w.-]+ = )\S.*? (?=(?:abs|negate|sign|floor|ceil|exponential|log|sine|cosine|tan|tanh|sqrt|rsqrt|cbrt|logistic|erf|not|popcnt|copy|add|subtract|"
     r"multiply|divide|remainder|maximum|minimum|power|atan2|and|or|xor|compare|select|clamp|transpose|reverse|concatenate|reduce|reduce-window|select-and-scatter|scatter|gather|"
@@ -44,23 +47,23 @@ _SIZED = re.compile(r"(?<=[\[,])\d+(?=[\],])")
 
 
 def pick(rng: np.random.Generator, items: Sequence[_T]) -> _T:
-    """One of some items."""
+    """A random item."""
     return items[int(rng.integers(0, len(items)))]
 
 
 def replaced(text: str, found: re.Match[str], new: str) -> str:
-    """The text with another in the place of a match."""
+    """The text with a match replaced."""
     return text[: found.start()] + new + text[found.end() :]
 
 
 def one_match(text: str, pattern: re.Pattern[str], rng: np.random.Generator) -> re.Match[str] | None:
-    """One of the matches of a pattern; None where there is none."""
+    """A random match of a pattern; None if there is none."""
     found = list(pattern.finditer(text))
     return found[int(rng.integers(0, len(found)))] if found else None
 
 
 def _size_everywhere(text: str, rng: np.random.Generator) -> str:
-    """Every dimension of one size, and with luck the numbers of attributes that mean it, becomes another."""
+    """Replace one size everywhere, and randomly the numbers of attributes that refer to it."""
     found = one_match(text, _SIZED, rng)
     if found is None:
         return text
@@ -86,7 +89,10 @@ def _type_once(text: str, rng: np.random.Generator) -> str:
 
 
 def _wrapped(text: str, rng: np.random.Generator) -> str:
-    """An integer type becomes a narrow one everywhere, and a size one at or beyond its range: positions wrap around."""
+    """Replace an integer type by a narrow one everywhere, and a size by one near its limit.
+
+    Positions then wrap around.
+    """
     found = one_match(text, _INTEGER, rng)
     size = one_match(text, _SIZED, rng)
     if found is None or size is None:
@@ -104,7 +110,7 @@ def _wrapped(text: str, rng: np.random.Generator) -> str:
 
 
 def _opcode(text: str, rng: np.random.Generator) -> str:
-    """An opcode becomes another of its kind."""
+    """Replace an opcode by another of its kind."""
     names = [n for c in OPCODES for n in c]
     found = one_match(text, re.compile(rf"(?<= )(?:{'|'.join(names)})(?=\()"), rng)
     if found is None:
@@ -115,7 +121,7 @@ def _opcode(text: str, rng: np.random.Generator) -> str:
 
 
 def _number(text: str, rng: np.random.Generator) -> str:
-    """A number anywhere becomes an extreme one, or one a little larger."""
+    """Replace any number by an extreme one, or increase it a little."""
     found = one_match(text, re.compile(r"(?<![\w.%])-?\d+"), rng)
     if found is None:
         return text
@@ -124,7 +130,7 @@ def _number(text: str, rng: np.random.Generator) -> str:
 
 
 def _dynamic(text: str, rng: np.random.Generator) -> str:
-    """A dimension of a parameter of the entry becomes dynamic, and shapes that follow from operands are left out."""
+    """Make a dimension of an entry parameter dynamic; drop shapes that follow from operands."""
     head, mark, entry = text.partition("ENTRY")
     found = one_match(entry, _GIVEN, rng)
     if found is None:
@@ -137,7 +143,7 @@ def _dynamic(text: str, rng: np.random.Generator) -> str:
 
 
 def _literal(text: str, rng: np.random.Generator) -> str:
-    """A scalar constant becomes an extreme one."""
+    """Replace a scalar constant by an extreme one."""
     found = one_match(text, re.compile(r"(?<=constant\()[^(){}]+(?=\))"), rng)
     if found is None:
         return text
@@ -164,7 +170,7 @@ def _literal(text: str, rng: np.random.Generator) -> str:
 
 
 def _operand(text: str, rng: np.random.Generator) -> str:
-    """An operand becomes another value of the computation that stands before, of the same type where there is one."""
+    """Replace an operand by an earlier value of the computation, of the same type if possible."""
     lines = text.split("\n")
     rows = [k for k, line in enumerate(lines) if LINE.match(line)]
     if not rows:
@@ -197,7 +203,7 @@ def _layout(text: str, rng: np.random.Generator) -> str:
 
 
 def _attribute(text: str, rng: np.random.Generator) -> str:
-    """An attribute goes, comes twice, or takes the value that it has elsewhere."""
+    """Delete or duplicate an attribute, or give it a value it has elsewhere."""
     found = one_match(text, ATTRIBUTE, rng)
     if found is None:
         return text
@@ -219,7 +225,7 @@ def _attribute(text: str, rng: np.random.Generator) -> str:
 
 
 def _lines(text: str, rng: np.random.Generator) -> str:
-    """A line goes, comes twice, or changes places with another."""
+    """Delete, duplicate or exchange lines."""
     lines = text.split("\n")
     a, b = (int(v) for v in rng.integers(0, len(lines), 2))
     how = rng.random()
@@ -233,7 +239,7 @@ def _lines(text: str, rng: np.random.Generator) -> str:
 
 
 def _root(text: str, rng: np.random.Generator) -> str:
-    """Another instruction of the entry is the root."""
+    """Make another instruction of the entry the root."""
     head, entry, rest = text.partition("ENTRY")
     plain = rest.replace("ROOT ", "")
     lines = plain.split("\n")
@@ -246,7 +252,7 @@ def _root(text: str, rng: np.random.Generator) -> str:
 
 
 def _inserted(text: str, rng: np.random.Generator) -> str:
-    """An operation on a value of the module takes that value's place."""
+    """Replace a value by an operation on it."""
     lines = text.split("\n")
     rows = [
         k
@@ -288,7 +294,7 @@ def _inserted(text: str, rng: np.random.Generator) -> str:
 
 
 def _spliced(text: str, rng: np.random.Generator) -> str:
-    """Two modules in one: the result is a pair of theirs."""
+    """Merge two modules; the result is a pair of theirs."""
     other = pick(rng, seeds())
     if text.count("ENTRY") != 1 or other.count("ENTRY") != 1:
         return text
@@ -299,7 +305,7 @@ def _spliced(text: str, rng: np.random.Generator) -> str:
     pattern = rf"(?<![\w.-])({'|'.join(re.escape(n) for n in sorted(names, key=len, reverse=True))})(?![\w.=-])"
     _, _, other = re.sub(pattern, r"\1.spliced", other).partition("\n")
     mine, theirs = text.split("ENTRY"), other.split("ENTRY")
-    if len(theirs) != 2:  # it was in the line of the module's name
+    if len(theirs) != 2:  # it was in the module's first line
         return text
     count = mine[1].count(" parameter(")
     body = re.sub(r" parameter\((\d+)\)", lambda m: f" parameter({int(m[1]) + count})", theirs[1].partition("{\n")[2])
@@ -315,7 +321,7 @@ def _spliced(text: str, rng: np.random.Generator) -> str:
 
 
 def loosened(text: str) -> str:
-    """Without the layout of the entry and the shapes that follow from the operands."""
+    """The text without the entry's layout and the shapes that follow from operands."""
     text = re.sub(r", entry_computation_layout=\{.*\}", "", text)
     text = re.sub(r"(?m)^((?:ENTRY )?%?[\w.-]+) \(.*\) -> .*\{$", r"\1 {", text)
     return _INFERRED.sub(r"\1", text)

@@ -1,6 +1,8 @@
-"""What must hold of any HLO that parses: refused with an XlanbError, or printed, compiled, run and traced, with the interpreter's results.
+"""What must hold for any HLO that parses.
 
-Most inputs are small whole numbers, so that most arithmetic on floats is exact; some are extremes: NaN, infinities, negative zeros, the ends of integer types.
+It is rejected with an XlanbError, or printed, compiled, run and traced, with the interpreter's
+results. Most inputs are small whole numbers, so that most float arithmetic is exact; some are
+extreme: NaN, infinities, negative zeros, the ends of integer types.
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ from xlanb.shape import ArrayShape, Shape, TupleShape
 from xlanb.shape.primitive_type import from_dtype
 
 EXECUTED = 0.25
-"""Share of the inputs of a campaign that are compiled and run; all are parsed, verified, printed and made protos."""
+"""The fraction of a campaign's inputs that are compiled and run.
+
+All are parsed, verified, printed and converted to protos.
+"""
 
 _LAYOUT = re.compile(r"(?<=\])\{[^{}]*\}")
 _FRAMES = re.compile(r"FileNames\n(?s:.*?)\n\n\n|, metadata=\{stack_frame_id=\d+\}| ?stack_frame_id=\d+")
@@ -39,26 +44,37 @@ _UNSAID = ", is_associative=false"
 _STEPS = 20_000
 _SECONDS = 2.0
 _ELEMENTS = 1_000_000
-"""Elements of all arrays together beyond which a module is compiled, but not evaluated."""
+"""The most elements of all arrays of a module that is evaluated; larger ones are only compiled."""
 _WRITTEN = 20_000_000
-"""Elements of constants beyond which no proto is made: elided ones of a short text become zeros, up to 2 GiB of them."""
+"""The most elements of constants of a module that is converted to a proto.
+
+Elided constants of a short text become zeros, up to 2 GiB of them.
+"""
 _TRACED = 0.1
 _EXTREMES = 0.2
-"""Share of the executed modules whose arguments have extreme elements."""
+"""The fraction of executed modules whose arguments have extreme elements."""
 _ULPS_PLAIN, _ULPS_ROUGH, _ULPS_NARROW = 1, 8, 2
-"""Units in the last place, of the largest magnitude, by which floats may differ: sums and products of small whole numbers are exact;
-functions and quotients are rounded more than once; narrow floats may be kept in wider ones between operations (their own units)."""
+"""The largest difference of floats, in units in the last place of the largest magnitude.
+
+Sums and products of small whole numbers are exact; functions and quotients are rounded more than
+once; narrow floats may be kept in wider ones between operations (in their own units).
+"""
 
 _UNNEEDED = re.compile(r"custom-call target .* is unknown|needs more than one participant")
-"""The interpreter leaves out a call and a collective whose value nothing needs; compiled code keeps those with side effects."""
+"""The interpreter skips calls and collectives without users; compiled code keeps those with side
+effects.
+"""
 _UNREAD = re.compile(r"a sharding of \d+ tiles for \d+ devices")
-"""What XLA's reader of protos refuses and its parser takes: it counts the devices of an iota only where they are regrouped."""
+"""What XLA's proto reader rejects and its parser accepts.
+
+The parser counts the devices of an iota only if they are regrouped.
+"""
 
 
 def check_module(read: Callable[[], HloModule], rng: np.random.Generator | None) -> str | None:
-    """The find that a module is, which `read` makes; None where it is refused or all of it holds.
+    """The find for the module that `read` returns; None if it is rejected or everything holds.
 
-    It is not compiled where `rng` is None.
+    It is not compiled if `rng` is None.
     """
     try:
         module = read()
@@ -73,7 +89,7 @@ def check_module(read: Callable[[], HloModule], rng: np.random.Generator | None)
 
 
 def _printed(module: HloModule) -> str | None:
-    """Text of a verified module parses to a module of the same text."""
+    """The text of a verified module parses to a module of the same text."""
     text = str(module)
     try:
         again = str(parse(text))
@@ -84,11 +100,14 @@ def _printed(module: HloModule) -> str | None:
     if again == text:
         return None
     # XLA's order of computations follows the order of instructions, which the text changes once.
-    # A shape without a layout, which protos may have, is read with the default one.
-    # A scan that does not say whether it is associative, as StableHLO may leave open, is read as one that is not.
-    # Of the frames that a proto brings the parser keeps those that instructions need, and numbers them anew.
+    # A shape without a layout, as in some protos, is read with the default one.
+    # A scan that does not say whether it is associative, as StableHLO may leave open, is read as
+    # one that is not.
+    # Of the frames that a proto brings the parser keeps those that instructions need, and numbers
+    # them anew.
     bare = _is_bare(module)
-    # Sugar of asynchronous instructions shows the sharding of the one within, which XLA's parser takes for all parts.
+    # The short form of asynchronous instructions shows the inner sharding, which XLA's parser
+    # applies to all parts.
     first, second = (_SUGAR.sub(r"\1", _comparable(t, bare=bare)) for t in (text, again))
     if sorted(second.split("\n\n")) == sorted(first.split("\n\n")) and str(parse(again)) == again:
         return None
@@ -125,7 +144,10 @@ def _carried(module: HloModule) -> str | None:
 
 
 def _has_zeros(module: HloModule) -> bool:
-    """Whether it has a custom-call of no groups or an alignment to no elements: XLA's text keeps them, its reader of protos makes them one."""
+    """Whether it has a custom-call with no groups, or an alignment to zero elements.
+
+    XLA's text keeps these; its proto reader turns them into one.
+    """
     calls = (i for i in module.instructions() if i.opcode is Op.CUSTOM_CALL)
     counts = (i.get(name) for i in calls for name in ("feature_group_count", "batch_group_count"))
     return min(counts, default=1) < 1 or _UNALIGNED in str(module)
@@ -153,10 +175,10 @@ def _executed(module: HloModule, rng: np.random.Generator) -> str | None:
     except InternalError:
         raise
     except XlanbError:
-        return None  # a loop without end, or what has no value
+        return None  # an infinite loop, or no value
     if _reads_host(module):
         return None
-    stop = Timer(_SECONDS, exe.cancel)  # a loop that stays where it is for ever: the interpreter gives its state
+    stop = Timer(_SECONDS, exe.cancel)  # an infinite loop at a fixed point: the interpreter returns its state
     stop.start()
     try:
         got = exe(*arguments) if devices == 1 else exe.run_shards(arguments)
@@ -172,13 +194,13 @@ def _executed(module: HloModule, rng: np.random.Generator) -> str | None:
 
 
 def _reference(module: HloModule, arguments: list[Any]) -> tuple[list[Any], Noted]:
-    """The leaves of the interpreter's results, of all devices, and what it noted."""
+    """The leaves of the interpreter's results, for all devices, and what it noted."""
     expected, references = evaluated(lambda: Reference(_STEPS, _SECONDS), module, arguments)
     return expected, reduce(Noted.union, (r.noted for r in references))
 
 
 def _kept(made: list[Reference]) -> Reference:
-    """A new interpreter that tries other orders; it is kept, for what it notes before it fails."""
+    """A new interpreter that tries other orders; it is kept for its notes in case it fails."""
     made.append(Reference(_STEPS, _SECONDS, tries_orders=True))
     return made[-1]
 
@@ -192,7 +214,7 @@ def _judged(
     *,
     has_extremes: bool,
 ) -> str | None:
-    """The find that the results are; those that are open by a listed kind are not compared."""
+    """The find for the results; leaves explained by a listed kind are not compared."""
     devices = device_count(module)
     kinds = explained.which(module, noted, has_extremes=has_extremes) * devices
     if [(g.dtype, g.shape) for g in got] != [(e.dtype, e.shape) for e in expected] or len(kinds) != len(expected):
@@ -204,7 +226,7 @@ def _judged(
     if not _compared(module, got, expected):
         return None
     again: list[Reference] = []
-    with suppress(EvaluationError, DeviceError):  # out of time, with what it has noted until then
+    with suppress(EvaluationError, DeviceError):  # out of time, with its notes so far
         evaluated(partial(_kept, again), module, arguments)
     noted = reduce(Noted.union, (r.noted for r in again))
     got = _closed(got, expected, explained.which(module, noted, has_extremes=has_extremes) * devices)
@@ -214,12 +236,15 @@ def _judged(
 
 
 def _closed(got: list[Any], expected: list[Any], kinds: list[str]) -> list[Any]:
-    """The results, with what is expected of those that some kind leaves open."""
+    """The results, with the expected values for leaves that some kind explains."""
     return [e if kind else g for g, e, kind in zip(got, expected, kinds, strict=True)]
 
 
 def _finite_in_both(got: Any, expected: Any) -> tuple[Any, Any]:
-    """Both arrays with NaN where either is not finite: a rounding error / 0 is infinite, 0 / 0 is NaN, and tiles of a solver spread NaN."""
+    """Both arrays with NaN where either is not finite.
+
+    A rounding error / 0 is infinite, 0 / 0 is NaN, and tiles of a solver spread NaN.
+    """
     if not np.issubdtype(got.dtype, np.inexact):
         return got, expected
     keeps = np.isfinite(got) & np.isfinite(expected)
@@ -266,12 +291,15 @@ def _reads_host(module: HloModule) -> bool:
 
 
 def _is_rough(module: HloModule, ops: set[Op]) -> bool:
-    """Whether a float may differ in its last places: functions, or arithmetic in narrow types, which may be kept in wider ones."""
+    """Whether a float may differ in its last places.
+
+    That is due to functions, or arithmetic in narrow types, which may be kept in wider ones.
+    """
     return bool(ops & explained.ROUGH) or bool(_narrow_unit(module))
 
 
 def _narrow_unit(module: HloModule) -> float:
-    """The unit in the last place of the coarsest float narrower than 32 bits; 0 where there is none."""
+    """The unit in the last place of the coarsest float narrower than 32 bits; 0 if none."""
     types = {s.element_type for i in module.instructions() for _, s in i.shape.leaves() if isinstance(s, ArrayShape)}
     return max((float(ml_dtypes.finfo(t.dtype).eps) for t in types if t.is_floating and t.bits < 32), default=0.0)
 

@@ -1,4 +1,7 @@
-"""Edits of HLO text: tokens, literals, shapes, attributes, names and structure, whether or not a module stays valid."""
+"""Edits of HLO text: tokens, literals, shapes, attributes, names and structure.
+
+The module need not stay valid.
+"""
 
 from __future__ import annotations
 
@@ -66,11 +69,11 @@ _NAMES = (
 
 @cache
 def vocabulary() -> tuple[str, ...]:
-    """The different tokens of all seeds."""
+    """The distinct tokens of all seeds."""
     return tuple(sorted({t for text in seeds() for t in _TOKEN.findall(text)}))
 
 
-# -- tokens -----------------------------------------------------------------------------------------------------------
+# -- tokens ----------------------------------------------------------------------------------------
 
 
 def _token(text: str, rng: np.random.Generator) -> str:
@@ -78,7 +81,7 @@ def _token(text: str, rng: np.random.Generator) -> str:
 
 
 def _piece(text: str, rng: np.random.Generator) -> str:
-    """The text ends early, has a word of another script, or a comment begins in it."""
+    """Truncate the text, insert a word of another script, or start a comment."""
     at = int(rng.integers(0, len(text) + 1))
     how = int(rng.integers(0, 3))
     if how == 0:
@@ -91,7 +94,7 @@ def _piece(text: str, rng: np.random.Generator) -> str:
 
 
 def _several_lines(text: str, rng: np.random.Generator) -> str:
-    """Some lines are left out, doubled or reversed."""
+    """Delete, duplicate or reverse some lines."""
     lines = text.split("\n")
     at, size = int(rng.integers(0, len(lines))), int(rng.integers(2, 6))
     run = lines[at : at + size]
@@ -99,11 +102,11 @@ def _several_lines(text: str, rng: np.random.Generator) -> str:
     return "\n".join(lines)
 
 
-# -- literals ---------------------------------------------------------------------------------------------------------
+# -- literals --------------------------------------------------------------------------------------
 
 
 def _element(text: str, rng: np.random.Generator) -> str:
-    """An element of a constant becomes an extreme one, one of another type, or one that is no number."""
+    """Replace an element of a constant by an extreme one, one of another type, or a non-number."""
     rows = _constants(text)
     if not rows:
         return text
@@ -119,7 +122,7 @@ def _constants(text: str) -> list[re.Match[str]]:
 
 
 def _literal_length(text: str, rng: np.random.Generator) -> str:
-    """An element of a constant goes or comes twice, or a bracket does."""
+    """Delete or duplicate an element of a constant, or a bracket."""
     rows = _constants(text)
     if not rows:
         return text
@@ -133,16 +136,16 @@ def _literal_length(text: str, rng: np.random.Generator) -> str:
 
 
 def _literal_everywhere(text: str, rng: np.random.Generator) -> str:
-    """All constants that are one scalar become another: an identity, a limit, or no number."""
+    """Replace all equal scalar constants: by an identity, a limit, or a non-number."""
     found = one_match(text, re.compile(r"(?<=constant\()[^(){}\n]+(?=\))"), rng)
     return text if found is None else text.replace(f"constant({found[0]})", f"constant({pick(rng, _LITERALS)})")
 
 
-# -- shapes -----------------------------------------------------------------------------------------------------------
+# -- shapes ----------------------------------------------------------------------------------------
 
 
 def _shape(text: str, rng: np.random.Generator) -> str:
-    """A shape, here or wherever it stands, has another dimension, one more or fewer, a bound, or another layout."""
+    """Change a shape, once or everywhere: a dimension, the rank, a bound, or the layout."""
     found = one_match(text, _SHAPE, rng)
     if found is None:
         return text
@@ -176,7 +179,7 @@ def _other_shape(found: re.Match[str], rng: np.random.Generator) -> str:
 
 
 def _tupled(text: str, rng: np.random.Generator) -> str:
-    """A shape becomes a tuple or a buffer of it."""
+    """Replace a shape by a tuple or a buffer of it."""
     found = one_match(text, _SHAPE, rng)
     if found is None:
         return text
@@ -186,7 +189,7 @@ def _tupled(text: str, rng: np.random.Generator) -> str:
     )
 
 
-# -- instructions -----------------------------------------------------------------------------------------------------
+# -- instructions ----------------------------------------------------------------------------------
 
 
 def _rows(text: str) -> tuple[list[str], list[tuple[int, re.Match[str]]]]:
@@ -195,7 +198,7 @@ def _rows(text: str) -> tuple[list[str], list[tuple[int, re.Match[str]]]]:
 
 
 def _arguments(row: re.Match[str]) -> tuple[list[str], str]:
-    """The operands of an instruction and what follows them."""
+    """The operands of an instruction and the text after them."""
     depth = 0
     for k, c in enumerate(row[6]):
         depth += c in "({["
@@ -207,7 +210,7 @@ def _arguments(row: re.Match[str]) -> tuple[list[str], str]:
 
 
 def _operands(text: str, rng: np.random.Generator) -> str:
-    """The operands of an instruction are exchanged, one goes, comes twice, or becomes any value of the text."""
+    """Exchange, delete or duplicate operands, or replace one by any value of the text."""
     lines, rows = _rows(text)
     rows = [r for r in rows if r[1][5] not in ("parameter", "constant")]
     if not rows:
@@ -230,7 +233,7 @@ def _operands(text: str, rng: np.random.Generator) -> str:
 
 
 def _any_opcode(text: str, rng: np.random.Generator) -> str:
-    """An instruction becomes one of another opcode, with its attributes or with those that the opcode has in another module."""
+    """Replace an opcode; keep the attributes, or use those of the new opcode elsewhere."""
     lines, rows = _rows(text)
     others = _rows(pick(rng, seeds()))[1]
     if not rows or not others:
@@ -244,7 +247,7 @@ def _any_opcode(text: str, rng: np.random.Generator) -> str:
 
 
 def _exchanged_attributes(text: str, rng: np.random.Generator) -> str:
-    """Two attributes exchange their values, or all, or one goes to an instruction that has none such."""
+    """Exchange the values of two attributes, or all, or move one to an instruction without it."""
     found = list(ATTRIBUTE.finditer(text))
     if len(found) < 2:
         return text
@@ -260,7 +263,7 @@ def _exchanged_attributes(text: str, rng: np.random.Generator) -> str:
 
 
 def _foreign_attribute(text: str, rng: np.random.Generator) -> str:
-    """An instruction gets an attribute of another module."""
+    """Add an attribute of another module to an instruction."""
     lines, rows = _rows(text)
     values = list(ATTRIBUTE.finditer(pick(rng, seeds())))
     if not rows or not values:
@@ -271,7 +274,7 @@ def _foreign_attribute(text: str, rng: np.random.Generator) -> str:
 
 
 def _list_in_attribute(text: str, rng: np.random.Generator) -> str:
-    """In the list of an attribute an element goes, comes twice, or the order changes."""
+    """In the list of an attribute, delete or duplicate an element or change the order."""
     found = one_match(text, re.compile(r"(?<==\{)-?\d+(?:,\s*-?\d+)*(?=\})"), rng)
     if found is None:
         return text
@@ -289,7 +292,7 @@ def _list_in_attribute(text: str, rng: np.random.Generator) -> str:
 
 
 def _renamed(text: str, rng: np.random.Generator) -> str:
-    """A name becomes an odd one, or that of another value or computation, wherever it stands or once."""
+    """Rename a value or computation, once or everywhere: oddly, or to another's name."""
     names = [m[3] for _, m in _rows(text)[1]] + [m[2] for m in _HEADER.finditer(text)]
     if not names:
         return text
@@ -303,7 +306,7 @@ def _renamed(text: str, rng: np.random.Generator) -> str:
 
 
 def _parameter(text: str, rng: np.random.Generator) -> str:
-    """The number of a parameter changes, or a parameter becomes a constant."""
+    """Change a parameter's number, or replace a parameter by a constant."""
     found = one_match(text, re.compile(r"(?<= )parameter\((\d+)\)"), rng)
     if found is None:
         return text
@@ -311,18 +314,18 @@ def _parameter(text: str, rng: np.random.Generator) -> str:
     return replaced(text, found, pick(rng, new))
 
 
-# -- computations -----------------------------------------------------------------------------------------------------
+# -- computations ----------------------------------------------------------------------------------
 
 
 def _called(text: str, rng: np.random.Generator) -> str:
-    """An instruction calls another computation of the text."""
+    """Make an instruction call another computation of the text."""
     names = [m[2] for m in _HEADER.finditer(text)]
     found = one_match(text, _CALL, rng)
     return text if found is None or not names else replaced(text, found, pick(rng, names))
 
 
 def _foreign_computation(text: str, rng: np.random.Generator) -> str:
-    """An instruction calls a computation of another module, which is put before the first."""
+    """Make an instruction call a computation of another module, which is put first."""
     blocks = list(_COMPUTATION.finditer(pick(rng, seeds())))
     found = one_match(text, _CALL, rng)
     if found is None or not blocks:
@@ -335,7 +338,7 @@ def _foreign_computation(text: str, rng: np.random.Generator) -> str:
 
 
 def _outlined(text: str, rng: np.random.Generator) -> str:
-    """The entry becomes a computation that another one calls, fuses, chooses or repeats."""
+    """Make the entry a computation that a new entry calls, fuses, selects or repeats."""
     head, mark, body = text.partition("ENTRY ")
     found = re.match(r"%?[\w.-]+", body)
     parameters = re.findall(r"(?m)^\s*(?:ROOT )?%?[\w.-]+ = (\S+) parameter\((\d+)\)", body)

@@ -1,4 +1,8 @@
-"""Mutated HloModuleProtos: fields of any message set to other values, repeated ones left out, doubled or exchanged, names that no text could hold."""
+"""Mutated HloModuleProtos.
+
+Fields of any message are replaced, repeated ones deleted, duplicated or exchanged; names may be
+ones that no text could contain.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +20,19 @@ from xlanb.hlo import HloModule, parse
 from xlanb.hlo.proto.schema import SCHEMA
 
 _LONGEST = 1 << 16
-"""Bytes of the longest seed: elided constants of text are zeros in a proto, each of them written out."""
+"""The most bytes of a seed; elided constants of text are explicit zeros in a proto."""
 _BYTES = 0.1
-"""Share of the inputs whose bytes are changed, not their fields."""
+"""The fraction of inputs with changed bytes instead of fields."""
 
 
 @cache
 def seeds() -> tuple[bytes, ...]:
-    """The modules of `hlo_seeds.seeds` as protos, but for the long ones."""
+    """The modules of `hlo_seeds.seeds` as protos, except long ones."""
     return tuple(data for text in hlo_seeds.seeds() if len(data := parse(text).to_proto()) <= _LONGEST)
 
 
 def mutants(rng: np.random.Generator) -> Iterator[Item]:
-    """Protos without end."""
+    """Protos, endlessly."""
     while True:
         data = seeds()[int(rng.integers(0, len(seeds())))]
         if rng.random() < _BYTES:
@@ -42,7 +46,7 @@ def mutants(rng: np.random.Generator) -> Iterator[Item]:
 
 
 def _messages(message: Any) -> Iterator[Any]:
-    """A message and all in it."""
+    """A message and all messages in it."""
     yield message
     for field, value in message.ListFields():
         if field.message_type is not None:
@@ -95,7 +99,7 @@ def _change_repeated(values: Any, field: Any, found: list[Any], rng: np.random.G
 
 
 def _copy(message: Any) -> Any:
-    """A message of its own: upb copies one into a part of itself without end."""
+    """A separate copy of a message: upb copies one into a part of itself endlessly."""
     copy = type(message)()
     copy.CopyFrom(message)
     return copy
@@ -131,12 +135,12 @@ def _text(field: Any, rng: np.random.Generator) -> str | bytes:
 
 
 def check(item: Item, rng: np.random.Generator) -> str | None:
-    """The find that a proto is; None where it is refused with a reason or all of it holds."""
+    """The find for a proto; None if it is rejected with a reason or everything holds."""
     assert isinstance(item, bytes)
     return check_module(lambda: HloModule.from_proto(item), rng)
 
 
 def quick(item: Item, _rng: np.random.Generator) -> str | None:
-    """The find that a proto is without being compiled."""
+    """The find for a proto without compiling it."""
     assert isinstance(item, bytes)
     return check_module(lambda: HloModule.from_proto(item), None)

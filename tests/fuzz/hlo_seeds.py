@@ -1,4 +1,7 @@
-"""HLO modules that mutations begin with: the goldens of the tests, small modules of every opcode, and what XLANB_FUZZ_SEEDS names."""
+"""HLO modules that mutations start from.
+
+The goldens of the tests, small modules of every opcode, and those in XLANB_FUZZ_SEEDS.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ _LONGEST = 6_000
 
 @cache
 def seeds() -> tuple[str, ...]:
-    """Modules that verify, of all goldens, of seeds.hlo and of what XLANB_FUZZ_SEEDS names: HLO files, .jsonl, .jsonl.gz, folders."""
+    """Modules that verify: all goldens, seeds.hlo, and those in XLANB_FUZZ_SEEDS.
+
+    The latter are HLO files, .jsonl, .jsonl.gz, or folders.
+    """
     given = [Path(p) for p in os.environ.get("XLANB_FUZZ_SEEDS", "").split(os.pathsep) if p]
     texts = chain.from_iterable(map(_texts, (*sorted(_TESTS.rglob("*.hlo")), *chain.from_iterable(map(_files, given)))))
     return tuple(dict.fromkeys(t for t in texts if t.strip() and len(t) <= _LONGEST and is_valid(t)))
@@ -33,7 +39,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _texts(path: Path) -> Iterator[str]:
-    """The modules of a file: HLO texts one after another, or JSON objects, one a line, some of whose values are HLO."""
+    """The modules of a file: concatenated HLO texts, or JSON lines with HLO in some values."""
     if not path.name.endswith((".jsonl", ".jsonl.gz")):
         yield from _SEPARATOR.split(path.read_text(encoding="utf-8"))
         return

@@ -1,6 +1,8 @@
-"""Mutated HLO text: the goldens of the tests, small modules of every opcode and random modules, with tokens, lines and attributes changed.
+"""Mutated HLO text: the goldens of the tests, small modules of every opcode, random modules.
 
-Many changes are made alike everywhere (a size, an element type), and shapes that can be inferred are left out afterwards, so that most modules are still valid.
+Tokens, lines and attributes are changed. Many changes are made consistently everywhere (a size, an
+element type), and shapes that can be inferred are dropped afterwards, so that most modules remain
+valid.
 """
 
 from __future__ import annotations
@@ -20,17 +22,17 @@ from xlanb.hlo import parse
 
 _RANDOM = 0.25
 _EDITS = 0.4
-"""Share of the changes that are edits of tokens, shapes and structure, which leave fewer modules valid."""
+"""The fraction of changes that are edits, which leave fewer modules valid."""
 
 
 def mutants(rng: np.random.Generator) -> Iterator[Item]:
-    """Texts without end, a good third of them modules that verify."""
+    """Texts, endlessly; over a third of them are modules that verify."""
     while True:
         yield _mutant(rng)
 
 
 def modules(rng: np.random.Generator) -> Iterator[Item]:
-    """Random modules without end, unchanged: all of them verify."""
+    """Random modules, endlessly and unchanged: all of them verify."""
     while True:
         yield random_module(rng)
 
@@ -45,12 +47,12 @@ def _mutant(rng: np.random.Generator) -> str:
 
 
 def check(item: Item, rng: np.random.Generator) -> str | None:
-    """The find that a text is; None where it is refused with a reason or all of it holds."""
+    """The find for a text; None if it is rejected with a reason or everything holds."""
     assert isinstance(item, str)
     return check_module(lambda: parse(item), rng)
 
 
 def quick(item: Item, _rng: np.random.Generator) -> str | None:
-    """The find that a text is without being compiled."""
+    """The find for a text without compiling it."""
     assert isinstance(item, str)
     return check_module(lambda: parse(item), None)

@@ -1,7 +1,11 @@
-"""Interrupts at random moments of compiling, running and recording: `python -m tests.fuzz.interrupts [--count N] [--seed S]`.
+"""Interrupts at random moments of compiling, running and recording.
 
-Each round starts some work, sends SIGINT while it goes on, and expects KeyboardInterrupt, or the right result where the work was faster. After it the collector runs, and every
-few rounds the same program is compiled anew, and has to compute what it did at first. A crash ends the process; whatever else goes wrong is counted.
+    python -m tests.fuzz.interrupts [--count N] [--seed S]
+
+Each round starts some work, sends SIGINT during it, and expects KeyboardInterrupt, or the right
+result if the work was faster. Then it collects garbage, and every few rounds it compiles the same
+program anew, whose results must be the original ones. A crash ends the process; all other errors
+are counted.
 """
 
 from __future__ import annotations
@@ -70,11 +74,11 @@ ENTRY main {
 """
 _HOST = _LOOP.replace("STEP", "rng(low, high), distribution=rng_uniform").replace("COUNT", "300")
 _KERNEL = _LOOP.replace("STEP", "sine(x)").replace("COUNT", "1000000")
-"""Loops that call a function of Python's, and that stay in machine code."""
+"""Loops that call a Python function, and loops that stay in machine code."""
 
 
 class _Work:
-    """Something to interrupt, with how long it takes and what it gives."""
+    """Work to interrupt, with its duration and its result."""
 
     def __init__(self, name: str, work: Callable[[], Any], check: Callable[[Any], bool]) -> None:
         self.name, self.work, self.check = name, work, check
@@ -107,9 +111,9 @@ def _same(given: Any, want: Any) -> bool:
 
 
 def campaign(count: int, seed: int) -> Counter[str]:
-    """Interrupt so many times; how often what happened, where what is wrong begins with "WRONG".
+    """Interrupt work `count` times; count the outcomes, errors beginning with "WRONG".
 
-    To be called on the main thread, whose handler of SIGINT it replaces meanwhile.
+    Call it on the main thread; it temporarily replaces the handler of SIGINT.
     """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     unraisable, sys.unraisablehook = sys.unraisablehook, lambda lost: found.update([f"lost in {lost.object!r}"])
@@ -129,7 +133,7 @@ def campaign(count: int, seed: int) -> Counter[str]:
 
 
 def _interrupted(work: _Work, delay: float) -> str:
-    """What became of some work that was interrupted."""
+    """The outcome of interrupted work."""
     outcome = "not interrupted"
     begun, sent = threading.Event(), threading.Event()
     sender = threading.Thread(target=_send, args=(begun, delay, sent))
@@ -142,7 +146,7 @@ def _interrupted(work: _Work, delay: float) -> str:
                 outcome = f"WRONG result: {work.name}"
         except KeyboardInterrupt:
             outcome = f"interrupted: {work.name}"
-        except Exception as error:  # noqa: BLE001 - whatever else it is, it is wrong
+        except Exception as error:  # noqa: BLE001 - any other exception is an error
             outcome = f"WRONG exception: {work.name}: {type(error).__name__}: {str(error)[:100]}"
         while not sent.is_set():
             time.sleep(0.001)
@@ -161,7 +165,7 @@ def _send(begun: threading.Event, delay: float, sent: threading.Event) -> None:
 
 
 def _not_as_before(works: list[_Work]) -> list[str]:
-    """What is not as it was: each work is done without an interrupt."""
+    """What has changed: each work is done without an interrupt."""
     wrong = [f"WRONG afterwards: {w.name}" for w in works if not w.check(w.work())]
     thresholds = gc.get_threshold()
     with raised_gc_thresholds():
@@ -175,7 +179,7 @@ def _not_as_before(works: list[_Work]) -> list[str]:
 
 
 def main() -> int:
-    """The command line; 1 where something was wrong."""
+    """The command line; returns 1 if something was wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=None, help="a number; a new one each time where it is left out")

@@ -1,8 +1,8 @@
-"""The kinds of hostile input that a campaign makes, each with its generator and its check.
+"""The kinds of hostile input of a campaign, each with its generator and its check.
 
-A check returns None where xlanb held (a result, or an XlanbError that says what is wrong), else one
-line: the class of the find, a colon, and what was seen. It may die or never return: the driver
-runs it in a child process.
+A check returns None if xlanb held (a result, or an XlanbError that says what is wrong), else one
+line: the class of the find, a colon, and details. It may crash or never return: the driver runs it
+in a child process.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def _nothing() -> None:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of input: `mutants(rng)` makes inputs without end, `check(item, rng)` judges one.
+    """One kind of input: `mutants(rng)` generates inputs endlessly, `check(item, rng)` judges one.
 
-    A campaign gives a `share` of the inputs, drawn at random, to `check` and the others to `quick`,
-    which checks less in less time. `prepare` is called once before children are forked.
+    A campaign passes a random `share` of the inputs to `check` and the others to `quick`, which
+    checks less in less time. `prepare` is called once before children are forked.
     """
 
     name: str
@@ -44,17 +44,17 @@ class Kind:
 
     @property
     def is_text(self) -> bool:
-        """Whether its inputs are str; else they are bytes."""
+        """Whether its inputs are str; otherwise they are bytes."""
         return self.suffix in {".hlo", ".mlir", ".pbtxt", ".json"}
 
     def read(self, data: bytes) -> Item:
-        """The input that a file holds."""
+        """The input stored in a file."""
         return data.decode("utf-8", "surrogatepass") if self.is_text else data
 
 
 @cache
 def kinds() -> dict[str, Kind]:
-    """Every kind by its name."""
+    """All kinds by name."""
     from tests.fuzz import (
         archives,
         bomb_check,

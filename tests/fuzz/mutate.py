@@ -1,4 +1,4 @@
-"""Changes of bytes, of text and of JSON values that every kind of input shares."""
+"""Mutations of bytes, text and JSON values that all kinds of input share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NUMBERS = (
     2**64,
     -(2**63),
 )
-"""Numbers at which integer types end."""
+"""Limits of integer types."""
 TEXTS = (
     "",
     " ",
@@ -48,11 +48,11 @@ TEXTS = (
     "a" * 5000,
     "\udc80",
 )
-"""Names and words that text formats, pages and paths stumble over."""
+"""Names and words that text formats, pages and paths may mishandle."""
 
 
 def change_bytes(data: bytes, rng: np.random.Generator) -> bytes:
-    """One to four changes: a bit, a byte, a number, a piece cut out, repeated or moved."""
+    """One to four changes: a bit, a byte, a number, a piece deleted, duplicated or moved."""
     for _ in range(int(rng.integers(1, 5))):
         at = int(rng.integers(0, len(data) + 1))
         size = int(rng.integers(1, 1 + min(64, max(len(data) - at, 1))))
@@ -78,7 +78,7 @@ def change_bytes(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def change_text(text: str, rng: np.random.Generator) -> str:
-    """One to four changes: a line or a piece cut out, repeated or moved, a number or a word replaced."""
+    """One to four changes: a line or piece deleted, copied or moved; a number or word replaced."""
     for _ in range(int(rng.integers(1, 5))):
         at = int(rng.integers(0, len(text) + 1))
         size = int(rng.integers(1, 40))
@@ -97,7 +97,7 @@ def change_text(text: str, rng: np.random.Generator) -> str:
 
 
 def change_token(text: str, token: re.Pattern[str], words: Sequence[str], rng: np.random.Generator) -> str:
-    """A token left out, doubled, exchanged with another one, repeated before another, or replaced by one of `words`."""
+    """Delete, duplicate, exchange, repeat elsewhere, or replace a token by one of `words`."""
     found = list(token.finditer(text))
     if len(found) < 2:
         return text
@@ -121,7 +121,7 @@ def other_value(rng: np.random.Generator) -> Any:
 
 
 def change_json(value: Any, rng: np.random.Generator) -> Any:
-    """The value with one place in it changed: replaced, left out, or repeated."""
+    """The value with one part replaced, deleted, or duplicated."""
     if isinstance(value, (dict, list)) and value and rng.random() < 0.8:
         keys = list(value) if isinstance(value, dict) else list(range(len(value)))
         key = keys[int(rng.integers(0, len(keys)))]

@@ -1,7 +1,8 @@
-"""What a notebook hands to xlanb: messages of the widget's front end, and the lines and cells of magics.
+"""Input from notebooks: messages of the widget's frontend, and lines and cells of magics.
 
-A find is what no user should see: an exception of others, an InternalError, markup of a name's own in HTML, an answer that is no JSON.
-A message kind's input is a JSON list of messages; a magic's is an object with its name, line and cell.
+A find is what no user should see: a foreign exception, an InternalError, a name's markup in HTML,
+an answer that is not JSON. A message kind's input is a JSON list of messages; a magic's is an
+object with its name, line and cell.
 """
 
 from __future__ import annotations
@@ -61,11 +62,11 @@ def _pick(items: Any, rng: np.random.Generator) -> Any:
     return items[int(rng.integers(len(items)))]
 
 
-# --------------------------------------------------------------------------------------------------------- the messages
+# ------------------------------------------------------------------------------------- the messages
 
 
 def messages(rng: np.random.Generator) -> Iterator[str]:
-    """Lists of messages, most of a right form with a field of another kind."""
+    """Lists of messages, mostly valid with a field of another kind."""
     while True:
         made = []
         for _ in range(int(rng.integers(1, 5))):
@@ -80,7 +81,7 @@ def messages(rng: np.random.Generator) -> Iterator[str]:
 
 
 def check_messages(item: Item, _rng: np.random.Generator) -> str | None:
-    """Send them to a widget, whose answers are kept."""
+    """Send them to a widget and record its answers."""
     widget = explore(_TEXT)
     answers: list[Any] = []
     widget.send = lambda content, _buffers=None: answers.append(json.loads(json.dumps(content)))
@@ -98,7 +99,7 @@ def check_messages(item: Item, _rng: np.random.Generator) -> str | None:
     return next((f for page in pages if (f := find_markup(page)) is not None), None)
 
 
-# ----------------------------------------------------------------------------------------------------------- the magics
+# --------------------------------------------------------------------------------------- the magics
 
 _WORDS = {
     "xla_jit": (
@@ -129,7 +130,7 @@ _QUOTES = ('"', "'", "\\", '"a b"', "''", '"', "--", "-", "=", ":", ",", "$", "{
 
 
 def magics(rng: np.random.Generator) -> Iterator[str]:
-    """Magics with words of their own, in any order, and what no line should have."""
+    """Magics with their own words in any order, and unexpected ones."""
     while True:
         name = _pick(sorted(_WORDS), rng)
         words = [_word(name, rng) for _ in range(int(rng.integers(0, 6)))]
@@ -156,17 +157,17 @@ def _shell() -> InteractiveShell:
 
 
 def prepare() -> None:
-    """Make the shell before children are forked."""
+    """Create the shell before children are forked."""
     _shell()
 
 
 def check_magics(item: Item, _rng: np.random.Generator) -> str | None:
-    """Run one in a folder of its own. What its cell itself raises is the user's."""
+    """Run one in a folder of its own. An exception raised by its cell is the user's."""
     given, shell = json.loads(item), _shell()
     name, line, cell = given["magic"], given["line"], given["cell"]
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder, capture_output() as captured:
-        inner = Path(folder, "a", "b", "c")  # so that ../.. is no large folder
+        inner = Path(folder, "a", "b", "c")  # so that ../.. is a small folder
         inner.mkdir(parents=True)
         os.chdir(inner)
         Path("file.hlo").write_text(_TEXT)
@@ -193,7 +194,7 @@ def check_magics(item: Item, _rng: np.random.Generator) -> str | None:
 
 
 def _leave_passes() -> None:
-    """Take what an input joined out of the pipeline again."""
+    """Remove the passes that an input added to the pipeline."""
     from xlanb.explorer.user_pass import leave_pipeline
 
     for name in ("f", "p", "P", "x", "m", "algsimp"):
@@ -204,7 +205,7 @@ def _leave_passes() -> None:
 
 
 def _is_of_cell(error: BaseException) -> bool:
-    """Whether a line of the user's cell, or of an expression in the line, raised it."""
+    """Whether a line of the user's cell, or an expression in the line, raised it."""
     if isinstance(error, SyntaxError | NameError):
         return True
     traceback = error.__traceback__

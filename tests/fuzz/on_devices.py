@@ -1,4 +1,4 @@
-"""Evaluators over a module on as many devices as it runs on."""
+"""Evaluators for a module on the number of devices that it runs on."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ E = TypeVar("E", bound=Evaluator)
 
 
 def device_count(module: HloModule) -> int:
-    """On how many devices a module is the program of each; 1 of a whole program that is still to be partitioned."""
+    """The number of devices that each run a module; 1 for a program yet to be partitioned."""
     return device_grid(module).count if is_per_device(module) else 1
 
 
 def evaluated(make: Callable[[], E], module: HloModule, arguments: Sequence[Any]) -> tuple[list[Any], list[E]]:
-    """The leaves of the results, device after device, and the evaluators that gave them.
+    """The leaves of the results, device by device, and the evaluators that computed them.
 
     Args:
-        make: makes an evaluator; one for each device.
-        module: the program of each device.
-        arguments: the program's; where it runs on several devices, a row of them for each.
+        make: Makes an evaluator; called once per device.
+        module: The program of each device.
+        arguments: The program's arguments; if it runs on several devices, a row for each.
     """
     grid, entry = device_grid(module), module.entry_computation
     evaluators = [make() for _ in range(device_count(module))]

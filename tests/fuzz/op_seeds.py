@@ -1,4 +1,4 @@
-"""GraphDefs of one op of the table, drawn at random: its inputs of the right types and any shapes, its attributes of the right kinds."""
+"""GraphDefs of one random op: inputs of valid types and any shapes, valid attribute kinds."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _fill_shape(shape: Any, rng: np.random.Generator) -> None:
 
 
 def _types_of(argument: ArgDef, attrs: Any, op: OpDef) -> list[DType]:
-    """The types of the tensors that stand for an argument, with the attributes of a node; those that it leaves out have their defaults."""
+    """The types of an argument's tensors, given a node's attributes; missing ones have defaults."""
 
     def value(name: str, field: str) -> Any:
         return getattr(attrs[name], field) if name in attrs else op.attr_defs[name].default

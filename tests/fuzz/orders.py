@@ -1,8 +1,9 @@
-"""Whether a sum or product of floats depends on the order in which it is computed: XLA leaves the order open.
+"""Whether a sum or product of floats depends on the order of evaluation, which XLA leaves open.
 
-The instruction is evaluated in other orders: step by step in its own type from the initial value, backwards, and, where its type is
-narrower than f32, exactly and rounded once. In a narrow type any difference counts. In a wide one roundings are left to `conditioning`,
-and it counts that a step overflows, gives NaN or vanishes in one order and not in another.
+The instruction is evaluated in other orders: step by step in its own type from the initial value,
+backwards, and, if its type is narrower than f32, exactly and rounded once. In a narrow type any
+difference counts. In a wide one roundings are left to `conditioning`, and it counts if a step
+overflows, gives NaN or underflows in one order and not in another.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ _REDUCERS = {
 _PRODUCTS = (Op.DOT, Op.CONVOLUTION)
 FOLDS = frozenset((*_REDUCERS, *_PRODUCTS))
 _WIDE = 32
-"""Bits of the narrowest float that sums are computed in as they are."""
+"""Bits of the narrowest float whose sums are computed in the type itself."""
 
 
 def shows_order(i: HloInstruction, operands: Sequence[Any], value: Any, max_seconds: float) -> bool:
-    """Whether a fold, whose value of these operands the interpreter gave, has another value in another order."""
+    """Whether a fold has another value than the interpreter's in another order."""
     if i.opcode in _PRODUCTS:
         return _may_overflow(i, operands)
     opcode = _folds_by(i)
@@ -56,7 +57,7 @@ def shows_order(i: HloInstruction, operands: Sequence[Any], value: Any, max_seco
 
 
 def _may_overflow(i: HloInstruction, operands: Sequence[Any]) -> bool:
-    """Whether the terms of a product of arrays are so large that in some order their sum overflows."""
+    """Whether the terms of a product of arrays may overflow their sum in some order."""
     t = i.array_shape.element_type
     if not (t.is_floating or t.is_complex):
         return False
@@ -67,7 +68,7 @@ def _may_overflow(i: HloInstruction, operands: Sequence[Any]) -> bool:
 
 
 def _folds_by(i: HloInstruction) -> Op | None:
-    """ADD or MULTIPLY where one array of floats is folded by it, in its own type; else None."""
+    """ADD or MULTIPLY if one array of floats is folded by it in its own type; else None."""
     if i.opcode not in _REDUCERS or i.shape.is_tuple:
         return None
     t = i.array_shape.element_type
@@ -106,7 +107,7 @@ Region = Callable[[HloBuilder, PrimitiveType], HloComputation]
 
 
 def _stepwise(opcode: Op) -> Region:
-    """The reducer in a form that the interpreter does not know: it applies it to one element after the other."""
+    """The reducer in an unrecognized form, which the interpreter applies element by element."""
 
     def made(outer: HloBuilder, t: PrimitiveType) -> HloComputation:
         b = outer.sub_computation("step")
@@ -141,7 +142,7 @@ def _window_backwards(i: HloInstruction, operands: Sequence[Array]) -> tuple[lis
 
 
 def _scatter_backwards(i: HloInstruction, operands: Sequence[Array]) -> tuple[list[Array], dict[str, Any]]:
-    """The last updates first; those of a batch stay where they are."""
+    """The last updates first; those of a batch keep their order."""
     target, indices, updates = operands
     of_indices = [d for d in range(indices.ndim) if d != i.get("index_vector_dim")]
     of_updates = [d for d in range(updates.ndim) if d not in i.ints("update_window_dims")]
@@ -163,7 +164,7 @@ def _differ(a: Array, b: Array, *, is_product: bool) -> bool:
 
 
 def _are_of_other_sorts(a: Array, b: Array, *, is_product: bool) -> bool:
-    """Whether some element is NaN, an infinity or, of products, 0 in one alone."""
+    """Whether any element is NaN, an infinity or, for products, 0 in only one of both."""
     if is_product and not np.array_equal(a == 0, b == 0):
         return True
     parts = ((a.real, b.real), (a.imag, b.imag)) if a.dtype.kind == "c" else ((a, b),)
@@ -171,7 +172,7 @@ def _are_of_other_sorts(a: Array, b: Array, *, is_product: bool) -> bool:
 
 
 def _sorts(x: Array) -> Array:
-    """0 of finite elements, the sign of infinities, 2 of NaN."""
+    """0 for finite elements, the sign of infinities, 2 for NaN."""
     return np.where(np.isnan(x), 2, np.where(np.isinf(x), np.sign(x), 0))
 
 

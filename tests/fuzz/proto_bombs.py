@@ -1,4 +1,7 @@
-"""Bytes of protocol buffers that are small, or say so, and expand: nesting, lengths beyond the file, millions of repeated fields, groups, varints without end."""
+"""Small protocol buffers that expand.
+
+Nesting, lengths beyond the file, millions of repeated fields, groups, endless varints.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ def _field(number: int, wire: int, body: bytes = b"") -> bytes:
 
 
 def bomb(rng: np.random.Generator) -> bytes:
-    """The bytes of one bomb, its fields drawn from those with small numbers."""
+    """The bytes of one bomb, with random fields of small numbers."""
     made: bytes = _BOMBS[int(rng.integers(len(_BOMBS)))](rng)
     return made
 
@@ -31,7 +34,7 @@ def _number(rng: np.random.Generator) -> int:
 
 
 def _nested(rng: np.random.Generator) -> bytes:
-    """A message in a message in a message: of one field, or of two by turns, as trees of attributes and shapes have them."""
+    """Nested messages: of one field, or of two alternating ones, like trees of shapes."""
     numbers = [_number(rng) for _ in range(int(rng.integers(1, 4)))]
     body = b""
     for k in range(int(10 ** rng.uniform(1, np.log10(2_000)))):
@@ -53,12 +56,12 @@ def _beyond(rng: np.random.Generator) -> bytes:
 
 
 def _endless(rng: np.random.Generator) -> bytes:
-    """A varint of more bytes than a number has."""
+    """A varint with more bytes than a number has."""
     return _varint(_number(rng) << 3) + b"\xff" * int(rng.integers(9, 2_000)) + b"\x01"
 
 
 def _repeated(rng: np.random.Generator) -> bytes:
-    """One small field again and again: empty messages, short texts, numbers."""
+    """One small field repeated: empty messages, short texts, numbers."""
     count, number = int(10 ** rng.uniform(3, np.log10(_MOST))), _number(rng)
     wire = int(rng.choice([0, 2, 2, 2]))
     body = b"\x01" if wire == 0 else b"" if rng.random() < 0.5 else _field(1, 2, b"a")
@@ -75,7 +78,7 @@ def _packed(rng: np.random.Generator) -> bytes:
 
 
 def _odd_tags(rng: np.random.Generator) -> bytes:
-    """Field 0, fields of the largest numbers, wire types that there are not."""
+    """Field 0, fields of the largest numbers, nonexistent wire types."""
     tags = [0, 6, 7, (1 << 29) - 1 << 3, (1 << 29) << 3 | 2, (1 << 32) - 1]
     return _varint(tags[int(rng.integers(len(tags)))]) + bytes(rng.integers(0, 256, 12, np.uint8))
 

@@ -1,4 +1,7 @@
-"""Random instructions that call other computations: loops with state that is updated in place, branches, fusions, calls, maps."""
+"""Random instructions that call other computations.
+
+Loops with state that is updated in place, branches, fusions, calls, maps.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ _INLINED: tuple[Callable[[Writer], Value], ...] = (
     random_numeric.reduce_,
     random_numeric.reduce_,
 )
-"""What a fusion's computation may hold."""
+"""The instructions that a fusion's computation may contain."""
 
 
 def fusion(w: Writer) -> Value:
@@ -30,13 +33,13 @@ def fusion(w: Writer) -> Value:
 
 
 def _passed(w: Writer, inner: Writer, root: Value, given: Mapping[Value, Value]) -> list[Value]:
-    """What is passed for the parameters that a computation's root needs: those given, and new parameters."""
+    """The arguments for the parameters that a computation's root needs: given ones, or new ones."""
     kept = inner.prune(root)
     return [given.get(p) or w.parameter(p.type, p.dims, p.layout) for p in kept]
 
 
 def _state(w: Writer) -> tuple[list[Value], str, list[str]]:
-    """(what a loop begins with, the text of the tuple's shape, the shapes)."""
+    """(a loop's initial values, the text of the tuple's shape, the shapes)."""
     counter = w.constant("s32", 0)
     arrays = [w.any((*FLOATS, *INTS, "pred"), low=1, high=3, most=3000) for _ in range(w.between(1, 3))]
     arrays = [a if 0 not in a.dims else w.parameter(a.type, [max(n, 1) for n in a.dims]) for a in arrays]
@@ -45,7 +48,10 @@ def _state(w: Writer) -> tuple[list[Value], str, list[str]]:
 
 
 def while_(w: Writer) -> Value:
-    """A few rounds, in which arrays of the state are updated: a box at the counter, all of it, or a value folded in."""
+    """A few iterations that update arrays of the state.
+
+    A box at the counter, the whole array, or a value folded in.
+    """
     state, whole, shapes = _state(w)
     rounds, name = w.between(0, 5), f"loop{len(w.beside)}"
     condition = [
@@ -65,7 +71,7 @@ def while_(w: Writer) -> Value:
     after += [_updated(body, v, counter) for v in made[1:]]
     after = [v if v.layout == tuple(range(v.rank))[::-1] else _row_major(body, v) for v in after]
     body.line("t", whole, "tuple", after)
-    if len(body.parameters) > 1:  # a value was wanted that the state has not
+    if len(body.parameters) > 1:  # the state lacks the needed value
         return state[1]
     w.beside[f"{name}_body"] = body.computation_of(f"{name}_body", "t")
     begin = f"{w.prefix}begin.{len(w.lines)}"
@@ -110,7 +116,7 @@ def _updated(w: Writer, v: Value, counter: Value) -> Value:
 
 
 def conditional(w: Writer) -> Value:
-    """One of two or three ways."""
+    """One of two or three branches."""
     x = w.any((*FLOATS, *INTS), most=5000)
     by_index = w.chance(0.4)
     names = []
@@ -133,7 +139,7 @@ def conditional(w: Writer) -> Value:
 
 
 def call(w: Writer) -> Value:
-    """A computation of some instructions, called."""
+    """A call of a computation of several instructions."""
     inner = w.inner("k_")
     x = w.any(most=5000)
     given = {inner.parameter(x.type, x.dims, x.layout): x}
@@ -146,7 +152,7 @@ def call(w: Writer) -> Value:
 
 
 def map_(w: Writer) -> Value:
-    """A scalar computation of each element."""
+    """A scalar computation applied to each element."""
     x = w.any((*FLOATS, *INTS))
     region = w.binary(w.pick(("add", "subtract", "maximum", "multiply")), x.type)
     return w.emit(

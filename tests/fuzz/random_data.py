@@ -35,7 +35,7 @@ _WIDTHS = (
 
 
 def unary(w: Writer) -> Value:
-    """One operand, element by element."""
+    """An elementwise operation of one operand."""
     x = w.any(NUMBERS)
     if x.type in COMPLEX:
         if w.chance(0.3):
@@ -53,7 +53,7 @@ def unary(w: Writer) -> Value:
 
 
 def binary(w: Writer) -> Value:
-    """Two operands, element by element; often the result of broadcasting one of them."""
+    """An elementwise operation of two operands; often one of them is broadcast."""
     x = w.any(ANY)
     y = _other(w, x)
     x, y = (x, y) if w.chance(0.5) else (y, x)
@@ -65,7 +65,7 @@ def binary(w: Writer) -> Value:
 
 
 def _other(w: Writer, x: Value) -> Value:
-    """A value of the same shape: any, or fewer dimensions repeated."""
+    """A value of the same shape: any, or one of lower rank broadcast."""
     if w.chance(0.6):
         return w.value(x.type, x.dims)
     kept = tuple(d for d in range(x.rank) if w.chance(0.5))
@@ -74,7 +74,7 @@ def _other(w: Writer, x: Value) -> Value:
 
 
 def compare_select(w: Writer) -> Value:
-    """Comparison, selection, clamping."""
+    """Comparison, select, clamp."""
     x = w.any((*FLOATS, *INTS))
     y = w.value(x.type, x.dims)
     if w.chance(0.25):
@@ -88,7 +88,7 @@ def compare_select(w: Writer) -> Value:
 
 
 def convert(w: Writer) -> Value:
-    """Another element type, by value or by bits."""
+    """Convert the element type, by value or by bits."""
     if w.chance(0.2):
         same = w.pick(_WIDTHS)
         x = w.any(same)
@@ -102,7 +102,7 @@ def convert(w: Writer) -> Value:
 
 
 def broadcast(w: Writer) -> Value:
-    """Dimensions repeated, in any place."""
+    """Broadcast dimensions, in any position."""
     x = w.any(ANY, high=3, most=1000)
     new = [w.pick((1, 2, 3, 4, 7, 16, 17, 33)) for _ in range(w.between(0, 2))]
     kept = sorted(w.shuffled(range(x.rank + len(new)))[: x.rank])
@@ -119,20 +119,20 @@ def iota(w: Writer) -> Value:
 
 
 def transpose(w: Writer) -> Value:
-    """Dimensions in another order."""
+    """Transpose dimensions."""
     x = w.any(ANY, low=1)
     order = w.shuffled(range(x.rank))
     return w.emit("transpose", x.type, [x.dims[d] for d in order], [x], f"dimensions={braced(order)}")
 
 
 def copy(w: Writer) -> Value:
-    """Another layout."""
+    """Copy to another layout."""
     x = w.any(ANY, low=1)
     return w.emit("copy", x.type, x.dims, [x], "", tuple(w.shuffled(range(x.rank))))
 
 
 def reshape(w: Writer) -> Value:
-    """The same elements, split and joined into other dimensions."""
+    """Split and merge dimensions."""
     x = w.any(ANY)
     dims = list(x.dims)
     for _ in range(w.between(1, 3)):
@@ -149,14 +149,14 @@ def reshape(w: Writer) -> Value:
 
 
 def reverse(w: Writer) -> Value:
-    """Dimensions from behind."""
+    """Reverse dimensions."""
     x = w.any(ANY, low=1)
     which = [d for d in range(x.rank) if w.chance(0.5)]
     return w.emit("reverse", x.type, x.dims, [x], f"dimensions={braced(which)}")
 
 
 def slice_(w: Writer) -> Value:
-    """A box of an array, with strides."""
+    """A strided box of an array."""
     x = w.any(ANY, low=1)
     bounds, dims = [], []
     for n in x.dims:
@@ -169,7 +169,7 @@ def slice_(w: Writer) -> Value:
 
 
 def pad(w: Writer) -> Value:
-    """Padding around, between and, where negative, within."""
+    """Padding: edge, interior and negative."""
     x = w.any(ANY, low=1, most=4000)
     texts, dims = [], []
     for n in x.dims:
@@ -183,7 +183,7 @@ def pad(w: Writer) -> Value:
 
 
 def concatenate(w: Writer) -> Value:
-    """Arrays one after the other."""
+    """Concatenate arrays."""
     x = w.any(ANY, low=1, most=5000)
     axis = w.between(0, x.rank - 1)
     parts = [x]
@@ -196,7 +196,7 @@ def concatenate(w: Writer) -> Value:
 
 
 def dynamic_slice(w: Writer) -> Value:
-    """A box at a place that is known when it runs."""
+    """A box at a run-time position."""
     x = w.any(ANY, low=1)
     sizes = [n if w.chance(0.3) else w.between(0 if n == 0 else 1, n) for n in x.dims]
     return w.emit("dynamic-slice", x.type, sizes, [x, *_starts(w, x, sizes)], f"dynamic_slice_sizes={braced(sizes)}")
@@ -213,7 +213,7 @@ def _starts(w: Writer, x: Value, sizes: list[int]) -> list[Value]:
 
 
 def dynamic_update_slice(w: Writer) -> Value:
-    """A box written over; the updated array is fresh now and then, so that it may be done in place."""
+    """Overwrite a box; the updated array is sometimes fresh, to allow an update in place."""
     x = w.any(ANY, low=1)
     if w.chance(0.4):
         x = w.emit("copy", x.type, x.dims, [x])
@@ -222,7 +222,7 @@ def dynamic_update_slice(w: Writer) -> Value:
 
 
 def gather(w: Writer) -> Value:
-    """Boxes at many places; dimensions of the boxes, of the indices and of the batch in any order."""
+    """Boxes at many positions; dimensions of boxes, indices and batch in any order."""
     x = w.any(ANY, low=1, high=4)
     if 0 in x.dims:
         x = w.parameter(x.type, [max(n, 1) for n in x.dims])
@@ -255,7 +255,7 @@ def gather(w: Writer) -> Value:
 
 
 def scatter(w: Writer) -> Value:
-    """Boxes written or folded into many places."""
+    """Write or fold boxes into many positions."""
     x = w.any((*FLOATS, *INTS, "pred", "c64"), low=1, high=4)
     if 0 in x.dims:
         x = w.parameter(x.type, [max(n, 1) for n in x.dims])

@@ -2,17 +2,24 @@
 
     random_module(numpy.random.default_rng(0)) -> HLO text, parsed and verified
 
-A module has one to six instructions of the families below, each of which takes what is there already or new parameters, and so far more once conversions, broadcasts and layouts are
-counted. Dimensions are those around the widths of vectors, primes, 0 and 1, and now and then long ones that threads share; types are all that arrays have but 1-bit integers;
-layouts are any permutation, of instructions and of the entry. Results are one array or a tuple of several.
+A module has one to six instructions of the families below, each of which takes existing values or
+new parameters; with conversions, broadcasts and layouts there are many more. Dimensions are around
+vector widths, primes, 0 and 1, and sometimes long ones that threads share. Types are all array
+types except 1-bit integers. Layouts are any permutation, of instructions and of the entry. Results
+are one array or a tuple of several.
 
-    random_data      elementwise of real and complex numbers, comparisons, conversions, broadcast, iota, transpose, copy, reshape, reverse, slice, pad (negative, interior),
+    random_data      elementwise on real and complex numbers, comparisons, conversions, broadcast,
+    iota,
+                     transpose, copy, reshape, reverse, slice, pad (negative, interior),
                      concatenate, dynamic-slice, dynamic-update-slice, gather, scatter
-    random_numeric   reduce (of one array, of pairs), reduce-window (cumulative, larger than the array, dilated), select-and-scatter, dot, convolution, sort, topk, fft, cholesky,
-                     triangular-solve, LAPACK's custom calls, batch normalisation
+    random_numeric   reduce (of one array, of pairs), reduce-window (cumulative, larger than the
+    array,
+                     dilated), select-and-scatter, dot, convolution, sort, topk, fft, cholesky,
+                     triangular-solve, LAPACK's custom calls, batch normalization
     random_control   fusion, while (with updates in place), conditional, call, map
 
-Not covered: dynamic shapes, collectives, random numbers, infeed and outfeed, sparse and ragged products, scan, asynchronous pairs.
+Not covered: dynamic shapes, collectives, random numbers, infeed and outfeed, sparse and ragged
+products, scan, asynchronous pairs.
 """
 
 from __future__ import annotations
@@ -33,10 +40,10 @@ _TRIES = 50
 
 
 def random_module(rng: np.random.Generator, families: Sequence[Family] = FAMILIES) -> str:
-    """The text of a module that parses and verifies; the same for the same state of `rng`.
+    """The text of a module that parses and verifies; depends only on the state of `rng`.
 
     Raises:
-        RuntimeError: none of 50 drafts was a valid module.
+        RuntimeError: None of 50 drafts was a valid module.
     """
     error: XlanbError | None = None
     for _ in range(_TRIES):

@@ -1,4 +1,4 @@
-"""Random instructions that fold, multiply, sort or solve."""
+"""Random instructions that reduce, multiply, sort or solve."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WIDER = {"f32": "f64", "bf16": "f32", "f16": "f32", "s8": "s32", "u8": "s32", "
 
 
 def _fold(w: Writer, type_: str) -> str:
-    """The opcode of a fold of a type."""
+    """The opcode of a reduction of a type."""
     if type_ == "pred":
         return w.pick(("and", "or", "xor"))
     if type_ in COMPLEX:
@@ -32,11 +32,11 @@ def _fold(w: Writer, type_: str) -> str:
     return w.pick(common if is_float(type_) else (*common, "and", "or", "xor"))
 
 
-# -- folds ------------------------------------------------------------------------------------------------------------
+# -- folds -----------------------------------------------------------------------------------------
 
 
 def reduce_(w: Writer) -> Value:
-    """Some dimensions folded."""
+    """Reduce some dimensions."""
     x = w.any((*NUMBERS, "pred"), low=1)
     folded = [d for d in range(x.rank) if w.chance(0.5)]
     dims = [n for d, n in enumerate(x.dims) if d not in folded]
@@ -45,7 +45,7 @@ def reduce_(w: Writer) -> Value:
 
 
 def reduce_pair(w: Writer) -> Value:
-    """The largest and where it is; or two folds at once."""
+    """Argmax, or two reductions at once."""
     x = w.any(("f32", "f64", "bf16", "s32", "u8", "s64"), low=1)
     folded = [d for d in range(x.rank) if w.chance(0.5)] or [w.between(0, x.rank - 1)]
     t, it = x.type, w.pick(("s32", "s32", "s64"))
@@ -67,7 +67,7 @@ def reduce_pair(w: Writer) -> Value:
 
 
 def reduce_window(w: Writer) -> Value:
-    """Windows of every size: within the array, as large as it, larger."""
+    """Windows of every size: smaller than the array, as large, larger."""
     x = w.any((*FLOATS, *INTS, "pred", *NARROW_FLOATS), low=1, high=4, most=4000)
     wide = w.shuffled(range(x.rank))[: w.pick((1, 1, 2))]
     parts = [_window(w, n) if d in wide and n else (1, 1, 0, 0, 1, 1, n) for d, n in enumerate(x.dims)]
@@ -81,9 +81,12 @@ def reduce_window(w: Writer) -> Value:
 
 
 def _window(w: Writer, n: int) -> tuple[int, int, int, int, int, int, int]:
-    """(size, stride, padding low, high, window dilation, base dilation, size of the result) of a window over n elements."""
+    """(size, stride, padding low, high, window dilation, base dilation, result size).
+
+    They describe a window over n elements.
+    """
     roll = w.rng.random()
-    if roll < 0.2:  # a cumulative fold, of its elements or one less or more
+    if roll < 0.2:  # a cumulative fold of its elements, or of one less or more
         size = max(n + w.pick((0, 0, -1, 1, 5)), 1)
         low, high = w.pick(((size - 1, 0), (0, size - 1), (size, -1), (size - 1, size - 1), (size // 2, size // 2)))
         parts = (size, 1, low, high, 1, 1)
@@ -136,11 +139,11 @@ def select_and_scatter(w: Writer) -> Value:
     )  # fmt: skip
 
 
-# -- products ---------------------------------------------------------------------------------------------------------
+# -- products --------------------------------------------------------------------------------------
 
 
 def dot(w: Writer) -> Value:
-    """Batch, contracted and free dimensions in any order."""
+    """Batch, contracting and free dimensions in any order."""
     x = w.any((*FLOATS, *INTS, *COMPLEX, *NARROW_FLOATS[:4]), low=1, high=4, most=10_000)
     order = w.shuffled(range(x.rank))
     contracted = order[: w.pick((0, 1, 1, 1, 1, 2))]
@@ -166,7 +169,7 @@ def dot(w: Writer) -> Value:
 
 
 def convolution(w: Writer) -> Value:
-    """One or two spatial dimensions, with groups, strides, padding, dilation; dimensions in any order."""
+    """One or two spatial dimensions, groups, strides, padding, dilation; any dimension order."""
     spatial = w.pick((1, 2, 2))
     t = w.pick(("f32", "f32", "f64", "bf16", "f16", "s32", "s8", "c64"))
     groups = w.pick((1, 1, 1, 2, 3))
@@ -204,11 +207,11 @@ def convolution(w: Writer) -> Value:
     return w.emit("convolution", t, [made[c] for c in out], [x, k], f"window={text}, dim_labels={labels}{count}")
 
 
-# -- order ------------------------------------------------------------------------------------------------------------
+# -- order -----------------------------------------------------------------------------------------
 
 
 def sort(w: Writer) -> Value:
-    """One to three arrays by the first of them."""
+    """One to three arrays, sorted by the first."""
     x = w.any((*FLOATS, *INTS, "pred"), low=1, high=4)
     axis = w.between(0, x.rank - 1)
     others = [w.value(w.pick(("s32", "f32", "u8", "bf16", "s64")), x.dims) for _ in range(w.pick((0, 0, 1, 2)))]
@@ -228,7 +231,7 @@ def sort(w: Writer) -> Value:
 
 
 def topk(w: Writer) -> Value:
-    """The largest or smallest of the last dimension."""
+    """The largest or smallest along the last dimension."""
     x = w.any(("f32", "f32", "bf16", "s32", "f64"), low=1, high=3)
     k = w.between(0 if x.dims[-1] == 0 else 1, min(x.dims[-1], w.pick((1, 3, 8, 40, 5000))))
     dims = (*x.dims[:-1], k)
@@ -236,11 +239,11 @@ def topk(w: Writer) -> Value:
     return w.pick(w.tuple_of("topk", [(x.type, dims), ("s32", dims)], [x], flags))
 
 
-# -- linear algebra ---------------------------------------------------------------------------------------------------
+# -- linear algebra --------------------------------------------------------------------------------
 
 
 def fft(w: Writer) -> Value:
-    """Transforms of one to three dimensions, of lengths with large prime factors too."""
+    """Transforms of one to three dimensions, including lengths with large prime factors."""
     count = w.pick((1, 1, 1, 2, 3))
     lengths = [w.pick((1, 2, 3, 4, 5, 7, 8, 12, 15, 16, 17, 30, 32, 37, 64, 97)) for _ in range(count)]
     lengths = [n if prod(lengths) <= MOST else min(n, 9) for n in lengths]
@@ -271,7 +274,7 @@ def solve(w: Writer) -> Value:
 
 
 def lapack(w: Writer) -> Value:
-    """Calls of LAPACK's routines as JAX makes them."""
+    """Calls of LAPACK routines as JAX emits them."""
     letter = w.pick("sdcz")
     t = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}[letter]
     real = {"c64": "f32", "c128": "f64"}.get(t, t)
@@ -296,7 +299,7 @@ def lapack(w: Writer) -> Value:
     )  # fmt: skip
 
     def placed(type_: str, dims: tuple[int, ...]) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
-        """Matrices by columns."""
+        """Column-major matrices."""
         whole = (*batch, *dims)
         order = list(range(len(whole)))[::-1]
         if len(dims) == 2:
@@ -322,7 +325,7 @@ def lapack(w: Writer) -> Value:
 
 
 def batch_norm(w: Writer) -> Value:
-    """Normalisation over all dimensions but one."""
+    """Normalization over all dimensions but one."""
     x = w.any(("f32", "f64"), low=2, high=4, most=4000)
     feature = w.between(0, x.rank - 1)
     one = (x.dims[feature],)

@@ -1,4 +1,8 @@
-"""HLO text that is being written: values of one computation, new parameters where a value of some type and shape is wanted, other computations beside it."""
+"""HLO text being written.
+
+Values of one computation; new parameters if a value of some type and shape is needed; other
+computations.
+"""
 
 from __future__ import annotations
 
@@ -53,15 +57,15 @@ SIZES = (
     127,
     129,
 )
-"""Of dimensions: around the widths of vectors, primes, and small ones that are rarely a tail by themselves."""
+"""Sizes of dimensions: around vector widths, primes, and small ones."""
 LONG = (255, 256, 257, 500, 513, 1000, 1023, 1025, 2049, 4099)
 MOST = 20_000
-"""Elements of an array, as a rule."""
+"""Elements of an array, usually at most."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """An array of the computation that is written; `layout` is minor to major."""
+    """An array of the computation; `layout` is minor to major."""
 
     name: str
     type: str
@@ -70,12 +74,12 @@ class Value:
 
     @property
     def count(self) -> int:
-        """Elements."""
+        """The number of elements."""
         return prod(self.dims)
 
     @property
     def rank(self) -> int:
-        """Dimensions."""
+        """The number of dimensions."""
         return len(self.dims)
 
     @property
@@ -85,24 +89,27 @@ class Value:
 
 
 def shape(type_: str, dims: Sequence[int], layout: Sequence[int] | None = None) -> str:
-    """The text of a shape; row major where no layout is given."""
+    """The text of a shape; row-major by default."""
     layout = range(len(dims))[::-1] if layout is None else layout
     return f"{type_}[{braced(dims)[1:-1]}]{braced(layout) if dims else ''}"
 
 
 def braced(numbers: Sequence[int]) -> str:
-    """{1,2,3}"""
+    """Format numbers as {1,2,3}."""
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
 def is_float(type_: str) -> bool:
-    """Whether a type is a real floating-point one."""
+    """Whether a type is a real floating-point type."""
     return type_[0] in "fb"
 
 
 @dataclass(frozen=True)
 class Line:
-    """An instruction: its name and what follows; `operands` are names or, of parameters and constants, text."""
+    """An instruction: its name and what follows.
+
+    `operands` are names or, for parameters and constants, text.
+    """
 
     name: str
     result: str
@@ -112,14 +119,14 @@ class Line:
 
     @property
     def text(self) -> str:
-        """As it stands in a computation."""
+        """Its text in a computation."""
         more = f", {self.attributes}" if self.attributes else ""
         return f"{self.name} = {self.result} {self.opcode}({', '.join(self.operands)}){more}"
 
 
 @dataclass
 class Writer:
-    """One computation. `beside` collects the text of the others of the module, by what they do."""
+    """One computation; `beside` collects the text of the module's other ones, by purpose."""
 
     rng: np.random.Generator
     beside: dict[str, str] = field(default_factory=dict)
@@ -129,31 +136,31 @@ class Writer:
     parameters: list[Value] = field(default_factory=list)
     used: set[Value] = field(default_factory=set)
 
-    # -- dice ---------------------------------------------------------------------------------------------------
+    # -- dice --------------------------------------------------------------------------------------
 
     def pick(self, choices: Sequence[T]) -> T:
-        """One of them."""
+        """A random choice."""
         return choices[int(self.rng.integers(len(choices)))]
 
     def chance(self, probability: float) -> bool:
-        """True as often as that."""
+        """True with this probability."""
         return bool(self.rng.random() < probability)
 
     def between(self, low: int, high: int) -> int:
-        """low..high, both included."""
+        """A number in low..high, inclusive."""
         return int(self.rng.integers(low, high + 1)) if high > low else low
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
-        """In another order."""
+        """The items in random order."""
         return [items[int(k)] for k in self.rng.permutation(len(items))]
 
     def size(self) -> int:
-        """Of a dimension."""
+        """The size of a dimension."""
         roll = self.rng.random()
         return 0 if roll < 0.01 else self.pick(LONG) if roll < 0.06 else self.pick(SIZES)
 
     def dims(self, rank: int | None = None, most: int = MOST) -> Dims:
-        """The dimensions of an array of no more than `most` elements."""
+        """The dimensions of an array of at most `most` elements."""
         rank = self.pick((0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 5)) if rank is None else rank
         if self.chance(0.04):
             most *= 10
@@ -168,10 +175,10 @@ class Writer:
                 return made
 
     def layout(self, rank: int) -> Dims:
-        """A layout: row major as a rule."""
+        """A layout, usually row-major."""
         return tuple(self.shuffled(range(rank))) if self.chance(0.4) else tuple(range(rank))[::-1]
 
-    # -- values -------------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------
 
     def emit(
         self,
@@ -182,7 +189,7 @@ class Writer:
         attributes: str = "",
         layout: Dims | None = None,
     ) -> Value:
-        """A new instruction and its value."""
+        """Add an instruction; return its value."""
         layout = self.layout(len(dims)) if layout is None and self.chance(0.25) else layout
         made = Value(
             self._name(opcode), type_, tuple(dims), tuple(range(len(dims)))[::-1] if layout is None else layout
@@ -194,7 +201,7 @@ class Writer:
     def tuple_of(
         self, opcode: str, shapes: Sequence[tuple[str, Dims]], operands: Sequence[Value | str], attributes: str = ""
     ) -> list[Value]:
-        """A new instruction with a tuple for its result, and the elements of that."""
+        """Add an instruction with a tuple result; return its elements."""
         name = self._name(opcode)
         text = ", ".join(shape(t, d) for t, d in shapes)
         self.line(name, f"({text})", opcode, operands, attributes)
@@ -213,7 +220,7 @@ class Writer:
         return f"{self.prefix}{opcode.replace('-', '_')}.{len(self.lines)}"
 
     def parameter(self, type_: str, dims: Sequence[int], layout: Dims | None = None) -> Value:
-        """A new parameter."""
+        """Add a parameter."""
         made = self.emit(
             "parameter",
             type_,
@@ -226,14 +233,14 @@ class Writer:
         return made
 
     def constant(self, type_: str, value: float) -> Value:
-        """A scalar constant."""
+        """Add a scalar constant."""
         text = (
             ("true" if value else "false") if type_ == "pred" else str(int(value)) if type_[0] in "su" else f"{value}"
         )
         return self.emit("constant", type_, (), [f"({text}, 0)" if type_[0] == "c" else text], "", ())
 
     def value(self, type_: str, dims: Sequence[int]) -> Value:
-        """A value of a type and shape: one there is, one made of one there is, a constant repeated, or a parameter."""
+        """A value of a type and shape: existing, derived, a broadcast constant, or a parameter."""
         dims = tuple(dims)
         same = [v for v in self.values if v.type == type_ and v.dims == dims]
         if same and self.chance(0.7):
@@ -249,7 +256,7 @@ class Writer:
         return self.parameter(type_, dims)
 
     def _adapted(self, type_: str, dims: Dims) -> Value | None:
-        """A value of another type or shape, converted or reshaped; None where none fits."""
+        """A value of another type or shape, converted or reshaped; None if none fits."""
         shaped = [v for v in self.values if v.dims == dims and (v.type[0] == "c") <= (type_[0] == "c")]
         if shaped:
             return self.emit("convert", type_, dims, [self.pick(shaped)])
@@ -267,23 +274,23 @@ class Writer:
         return self.value(self.pick(types), self.dims(self.pick(ranks), most))
 
     def index(self, size: int, extent: int) -> Value:
-        """A scalar start index, constant now and then, in or out of bounds."""
+        """A scalar start index, sometimes constant, in or out of bounds."""
         type_ = self.pick(("s32", "s32", "s64", "u32", "s8"))
         if self.chance(0.3):
             low = -1 if type_[0] == "s" else 0
             return self.constant(type_, self.between(low, min(size - extent + 1, 100)))
         return self.value(type_, ())
 
-    # -- computations -------------------------------------------------------------------------------------------
+    # -- computations ------------------------------------------------------------------------------
 
     def computation(self, key: str, text: Callable[[str], str]) -> str:
-        """The name of a computation, made once; `text` gives its text for a name."""
+        """The name of a computation, created once; `text` returns its text for a name."""
         name = "c_" + "".join(c if c.isalnum() else "_" for c in key)
         self.beside.setdefault(name, text(name))
         return name
 
     def binary(self, opcode: str, type_: str) -> str:
-        """The name of the computation of two scalars that an opcode is."""
+        """The name of the computation that applies an opcode to two scalars."""
         return self.computation(
             f"{opcode}_{type_}",
             lambda name: (
@@ -297,12 +304,12 @@ class Writer:
         return Writer(self.rng, self.beside, prefix)
 
     def computation_of(self, name: str, root: str) -> str:
-        """The text of the computation with the root of a name."""
+        """The text of the computation with the given root."""
         lines = [f"  {'ROOT ' if line.name == root else ''}{line.text}" for line in self.lines]
         return "\n".join([f"{name} {{", *lines, "}\n"])
 
     def prune(self, root: Value) -> list[Value]:
-        """Drop what a root does not need, its own copies of parameters too; gives the parameters that are left, in their order."""
+        """Drop what a root does not need, unused parameters too; return those that remain."""
         operands = {line.name: line.operands for line in self.lines}
         live: set[str] = set()
         stack = [root.name]

@@ -1,4 +1,4 @@
-"""Make a find smaller: delta debugging over lines or bytes, the check run in child processes."""
+"""Reduce a find: delta debugging over lines or bytes, the check run in child processes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.fuzz.worker import SECONDS, WAITS, as_bytes
 
 _T = TypeVar("_T")
 _BROAD = {"llvm", "proto", "text", "wrong"}
-"""Classes of which the detail tells more than the name."""
+"""Classes whose detail is more specific than the name."""
 
 
 _VALUES = re.compile(r"'[^'\n]*'|\d[\w.+-]*|\\n.*")
-"""What is particular to an input: names, lines and numbers."""
+"""The parts of a message specific to an input: names, lines and numbers."""
 
 
 def class_of(find: str) -> str:
-    """What finds of one kind have in common: the text before the first colon and space, and what follows without values."""
+    """The class of a find: the text before the first colon, and the rest without values."""
     kind, _, rest = find.partition(": ")
     if kind not in _BROAD:
         return kind
@@ -34,7 +34,7 @@ def class_of(find: str) -> str:
 
 
 def find_of(kind: Kind, item: Item) -> str:
-    """The find that an input is in a fresh process; "" where xlanb holds."""
+    """The find for an input in a fresh process; "" if xlanb holds."""
     with tempfile.NamedTemporaryFile(suffix=kind.suffix) as file:
         Path(file.name).write_bytes(as_bytes(item))
         command = [sys.executable, "-m", "tests.fuzz.worker", kind.name, file.name]
@@ -48,7 +48,7 @@ def find_of(kind: Kind, item: Item) -> str:
 
 
 def reduced(kind: Kind, item: Item, find: str, seconds: float) -> Item:
-    """A smaller input with a find of the same class; the input itself where none was found in time."""
+    """A smaller input with a find of the same class; the input itself if none is found in time."""
     wanted, end = class_of(find), time.monotonic() + seconds
     if isinstance(item, str):
         lines = item.splitlines(keepends=True)
@@ -58,7 +58,7 @@ def reduced(kind: Kind, item: Item, find: str, seconds: float) -> Item:
 
 
 def _smallest(pieces: Sequence[_T], holds: Callable[[Sequence[_T]], bool], end: float) -> Sequence[_T]:
-    """Leave out runs of pieces, of half the length each round, while what is left still holds."""
+    """Delete runs of pieces, halving their length each round, while the rest still holds."""
     size = max(len(pieces) // 2, 1)
     while pieces:
         at = 0

@@ -1,4 +1,7 @@
-"""The interpreter as the reference of compiled code: it notes at which instructions a difference may arise, by the values that these see."""
+"""The interpreter as the reference for compiled code.
+
+It notes the instructions at which a difference may arise, given the values there.
+"""
 
 from __future__ import annotations
 
@@ -26,19 +29,23 @@ _LINEAR_ALGEBRA = re.compile(
 )
 
 _UNCLEAR = 8.0
-"""Units in the last place, for each row, of the element on the diagonal: what is left of it as a pivot may be rounding alone."""
+"""Units in the last place, per row, of the diagonal element below which a pivot may be rounding."""
 
 
 @dataclass
 class Noted:
     """Instructions by what happened at them.
 
-    `failed`: Cholesky factorizations with a pivot that is not positive, or is but by rounding. `singular`: triangular systems with 0,
-    an infinity or NaN on the diagonal. `mixed`: algorithms over all elements (FFT, solves, decompositions) of which some are infinite
-    or NaN. `by_one`: products, quotients and powers of complex numbers that are infinite or NaN by ones. `by_predicate`: products of
-    a converted predicate and what is not finite. `tied`: LU factorizations in
-    which rounding decides which of several elements is the pivot. `unordered`: sums and products of floats that are others in other orders;
-    products and quotients with constants, which may be folded first, and what the simplifier makes one expression of, where a step leaves the type's range.
+    `failed`: Cholesky factorizations with a pivot that is not positive, or only by rounding.
+    `singular`: triangular systems with 0, an infinity or NaN on the diagonal.
+    `mixed`: algorithms over all elements (FFT, solves, decompositions) with infinite or NaN
+    elements.
+    `by_one`: products, quotients and powers of infinite or NaN complex numbers and ones.
+    `by_predicate`: products of a converted predicate and a non-finite value.
+    `tied`: LU factorizations in which rounding determines the pivot.
+    `unordered`: sums and products of floats that depend on the order; products and quotients with
+    constants, which may be folded first, and expressions that the simplifier combines, if a step
+    leaves the type's range.
     """
 
     failed: set[HloInstruction] = field(default_factory=set)
@@ -50,12 +57,16 @@ class Noted:
     unordered: set[HloInstruction] = field(default_factory=set)
 
     def union(self, other: Noted) -> Noted:
-        """What either has."""
+        """The union of both."""
         return Noted(**{f.name: getattr(self, f.name) | getattr(other, f.name) for f in fields(self)})
 
 
 class Reference(Evaluator):
-    """The interpreter, which notes what it sees; folds whose order shows only where it `tries_orders`, which takes several times as long."""
+    """The interpreter, with notes on what it sees.
+
+    Folds that depend on the order are found only if it `tries_orders`, which takes several times as
+    long.
+    """
 
     def __init__(self, max_steps: int, max_seconds: float, *, tries_orders: bool = False) -> None:
         super().__init__(max_steps=max_steps, max_seconds=max_seconds)
@@ -94,16 +105,22 @@ _COMBINED = {
     Op.SQRT: {Op.MULTIPLY},
     Op.RSQRT: {Op.MULTIPLY},
 }
-"""Of which operands XLA's simplifier makes one expression that is equal for real numbers: log(exp(A)) => A, exp(A) * exp(B) => exp(A + B), ..."""
+"""Simplifications that are exact only for real numbers: log(exp(A)) => A, ...
+
+Also exp(A) * exp(B) => exp(A + B), and others.
+"""
 
 
 def _is_chained(i: HloInstruction) -> bool:
-    """Whether an instruction is a product or quotient of one of them, both with constants: compilers compute such constants first."""
+    """Whether an instruction is a product or quotient of another one, both with constants.
+
+    Compilers fold such constants first.
+    """
     return _scales(i) and any(_scales(o) for o in i.operands)
 
 
 def _is_combined(i: HloInstruction) -> bool:
-    """Whether compilers make one expression of an instruction and an operand."""
+    """Whether compilers combine an instruction and an operand to one expression."""
     return any(_is_inner(o, i) for o in i.operands)
 
 
@@ -120,14 +137,14 @@ def _is_constant(i: HloInstruction) -> bool:
 
 
 def _source(i: HloInstruction) -> HloInstruction:
-    """Where the elements of an instruction are computed, in another shape or type perhaps."""
+    """The instruction that computes the elements, ignoring reshapes and conversions."""
     while i.opcode in (Op.BROADCAST, Op.CONVERT, Op.RESHAPE, Op.TRANSPOSE, Op.BITCAST, Op.COPY):
         i = i.operands[0]
     return i
 
 
 def _leaves_range(i: HloInstruction, value: Any, operands: Sequence[Any]) -> bool:
-    """Whether a value, or an operand of it, is beyond its float type's range or so small that it has lost digits, all of them perhaps."""
+    """Whether a value or operand exceeds its float type's range, or underflows in part."""
     if not is_rounded(value):
         return False
     smallest = float(ml_dtypes.finfo(value.dtype).smallest_normal)
@@ -156,7 +173,7 @@ def _is_call(i: HloInstruction, targets: re.Pattern[str]) -> bool:
 def _is_finite(x: Any) -> bool:
     if not isinstance(x, np.ndarray) or x.dtype.kind in "biu":
         return True
-    if x.dtype.kind not in "fc":  # of ml_dtypes; its integers too are no kind of NumPy's
+    if x.dtype.kind not in "fc":  # from ml_dtypes; its integers have no NumPy kind either
         x = x.astype(np.float32)
     return bool(np.all(np.isfinite(x)))
 
@@ -169,7 +186,10 @@ def _is_definite(a: np.ndarray[Any, Any], factor: np.ndarray[Any, Any]) -> bool:
 
 
 def _has_tie(packed: np.ndarray[Any, Any]) -> bool:
-    """Whether in some column of an LU factorization but the first, which holds what was given, another element is as large as the pivot but for rounding."""
+    """Whether an LU factorization has a column with another element as large as the pivot.
+
+    They are equal up to rounding. The first column, which holds the input, does not count.
+    """
     wide = packed.astype(np.complex128 if packed.dtype.kind == "c" else np.float64)
     pivots = np.diagonal(wide, axis1=-2, axis2=-1)
     count, unit = pivots.shape[-1], float(ml_dtypes.finfo(packed.dtype).eps)
@@ -181,7 +201,7 @@ def _has_tie(packed: np.ndarray[Any, Any]) -> bool:
 
 
 def _size(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The magnitude by which LAPACK chooses: of a complex number the sum of its parts'."""
+    """The magnitude that LAPACK compares; the sum of the parts' for complex numbers."""
     return np.abs(x.real) + np.abs(x.imag)
 
 
@@ -201,7 +221,10 @@ def _is_by_one(operands: Sequence[Any]) -> bool:
 
 
 def _is_by_predicate(i: HloInstruction, operands: Sequence[Any]) -> bool:
-    """Whether a product has a converted predicate as one factor and the other is not finite; a quotient is a product with the inverse."""
+    """Whether a product has a converted predicate and a non-finite value as factors.
+
+    A quotient is a product with the inverse.
+    """
     if i.opcode not in (Op.MULTIPLY, Op.DIVIDE) or not any(map(_is_from_predicate, i.operands)):
         return False
     factors = [operands[0], 1 / operands[1].astype(np.complex128)] if i.opcode is Op.DIVIDE else operands
@@ -210,7 +233,7 @@ def _is_by_predicate(i: HloInstruction, operands: Sequence[Any]) -> bool:
 
 
 def _is_from_predicate(i: HloInstruction) -> bool:
-    """Whether an instruction converts a predicate, in another shape perhaps."""
+    """Whether an instruction converts a predicate, possibly reshaped."""
     while i.opcode in (Op.BROADCAST, Op.RESHAPE, Op.TRANSPOSE, Op.COPY, Op.BITCAST):
         i = i.operands[0]
     return i.opcode is Op.CONVERT and i.operands[0].array_shape.element_type is PrimitiveType.PRED

@@ -1,4 +1,4 @@
-"""StableHLO text with changed characters, tokens and lines: refused with an XlanbError, or HLO that holds."""
+"""Mutated StableHLO text: rejected with an XlanbError, or converted to HLO that holds."""
 
 from __future__ import annotations
 
@@ -63,7 +63,10 @@ _BRACED = re.compile(r"(?:\[[^\[\]\n]*\]|\{[^{}\n]*\}|\([^()\n]*\)|<[^<>\n]*>)")
 
 @cache
 def seeds() -> tuple[str, ...]:
-    """The seed file, and the programs of what XLANB_FUZZ_SEEDS names: .mlir files or folders of these, of several programs each or of one."""
+    """The seed file, and the programs in XLANB_FUZZ_SEEDS.
+
+    The latter are .mlir files with one or several programs, or folders of them.
+    """
     texts = [_SEEDS.read_text()]
     for given in filter(None, os.environ.get("XLANB_FUZZ_SEEDS", "").split(os.pathsep)):
         path = Path(given)
@@ -74,7 +77,7 @@ def seeds() -> tuple[str, ...]:
 
 
 def mutants(rng: np.random.Generator) -> Iterator[str]:
-    """Programs like that of the seed file, with one to four changes."""
+    """Mutations of the seed file's programs, with one to four changes."""
     while True:
         found = seeds()
         text = found[0] if len(found) == 1 or rng.random() < 0.2 else found[int(rng.integers(1, len(found)))]
@@ -84,14 +87,14 @@ def mutants(rng: np.random.Generator) -> Iterator[str]:
 
 
 def _nesting(text: str, rng: np.random.Generator) -> str:
-    """A bracket or a quotation opened or closed once more, or very often."""
+    """A bracket or quotation mark added, once or very often."""
     at, piece = int(rng.integers(len(text) + 1)), _BRACKETS[int(rng.integers(len(_BRACKETS)))]
     times = 1 if rng.random() < 0.8 else int(10 ** rng.uniform(1, 4))
     return text[:at] + piece * times + text[at:]
 
 
 def _attribute(text: str, rng: np.random.Generator) -> str:
-    """What stands behind an equals sign replaced by a value of another kind."""
+    """Replace the text after an equals sign by a value of another kind."""
     found = list(_VALUE.finditer(text))
     if not found:
         return text
@@ -105,12 +108,12 @@ def _token(text: str, rng: np.random.Generator) -> str:
 
 @cache
 def _words() -> tuple[str, ...]:
-    """The different tokens of all seeds."""
+    """The distinct tokens of all seeds."""
     return tuple(sorted({t for text in seeds() for t in _TOKEN.findall(text)}))
 
 
 def _operand(text: str, rng: np.random.Generator) -> str:
-    """A value takes the place of another: of one of the same name elsewhere, or of any."""
+    """Replace a value by another: of the same name elsewhere, or any."""
     found = list(_SSA.finditer(text))
     if len(found) < 2:
         return text
@@ -119,7 +122,7 @@ def _operand(text: str, rng: np.random.Generator) -> str:
 
 
 def _dimension(text: str, rng: np.random.Generator) -> str:
-    """A dimension of a type becomes another, one more or one fewer: here, or wherever the type stands."""
+    """Change, add or delete a dimension of a type, once or everywhere."""
     found = list(_TYPE.finditer(text))
     if not found:
         return text
@@ -143,7 +146,7 @@ def _dimension(text: str, rng: np.random.Generator) -> str:
 
 
 def _operation(text: str, rng: np.random.Generator) -> str:
-    """The name of an operation becomes that of another in any program."""
+    """Replace an operation's name by that of another in any program."""
     found = list(_OP.finditer(text))
     if not found:
         return text
@@ -158,7 +161,7 @@ def _op_names() -> tuple[str, ...]:
 
 
 def _exchange(text: str, rng: np.random.Generator) -> str:
-    """Two attributes, types or regions of brackets exchange their places."""
+    """Exchange two attributes, types or bracketed regions."""
     pattern = (_VALUE, _TYPE, _BRACED)[int(rng.integers(3))]
     found = list(pattern.finditer(text))
     if len(found) < 2:
@@ -170,7 +173,7 @@ def _exchange(text: str, rng: np.random.Generator) -> str:
 
 
 def _splice(text: str, rng: np.random.Generator) -> str:
-    """Lines of another program are put in."""
+    """Insert lines of another program."""
     other = seeds()[int(rng.integers(len(seeds())))].split("\n")
     lines = text.split("\n")
     start, at = int(rng.integers(len(other))), int(rng.integers(len(lines) + 1))
@@ -179,7 +182,7 @@ def _splice(text: str, rng: np.random.Generator) -> str:
 
 
 def _line(text: str, rng: np.random.Generator) -> str:
-    """A line left out, doubled or moved."""
+    """Delete, duplicate or move a line."""
     lines = text.split("\n")
     at, other = (int(rng.integers(len(lines))) for _ in range(2))
     how = int(rng.integers(3))
@@ -198,7 +201,7 @@ def _number(text: str, rng: np.random.Generator) -> str:
 
 
 def _type(text: str, rng: np.random.Generator) -> str:
-    """A type in the place of another, in one place or in all."""
+    """Replace a type by another, once or everywhere."""
     found = list(_TYPE.finditer(text))
     if not found:
         return text
@@ -214,12 +217,12 @@ _CHANGES = (
 
 
 def check(item: Item, rng: np.random.Generator) -> str | None:
-    """The find that a text is; None where it is refused with a place, or its HLO holds."""
+    """The find for a text; None if it is rejected with a location, or its HLO holds."""
     return check_module(lambda: _read(item), rng)
 
 
 def quick(item: Item, rng: np.random.Generator) -> str | None:
-    """As `check`, without running what is taken."""
+    """Like `check`, without running accepted texts."""
     return check_module(lambda: _read(item), None)
 
 
@@ -229,5 +232,5 @@ def _read(item: Item) -> HloModule:
 
 
 def _ordered(module: HloModule) -> HloModule:
-    """The module with its instructions and computations in the order in which protos have them, operands and called ones first."""
+    """The module with instructions and computations in the order of protos: operands first."""
     return HloModule.from_proto(module.to_proto())

@@ -1,4 +1,4 @@
-"""The bombs of the campaign: what is made is read, and a late answer to a signal is found."""
+"""The campaign's bombs: they can be read, and a late reaction to a signal is found."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_late_answer_to_a_signal_is_a_find(monkeypatch):
     def late(*_):
         until = time.monotonic() + 0.4
         while time.monotonic() < until:
-            with contextlib.suppress(BaseException):  # what a long call does with a signal
+            with contextlib.suppress(BaseException):  # like a long call that defers a signal
                 time.sleep(0.4)
 
     monkeypatch.setattr(bomb_check, "_RUN_SECONDS", 0.1)

@@ -1,4 +1,4 @@
-"""Differences that rounding explains, and those that it does not."""
+"""Differences that rounding explains, and others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_large_whole_numbers_are_rounded():
     module = parse(
         "HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  s = f32[4] add(x, x)\n  ROOT r = s32[4] convert(s)\n}\n"
     )
-    x = X * np.float32(2**27)  # floats lie 64 apart
+    x = X * np.float32(2**27)  # floats are 64 apart
     expected = (2 * x).astype(np.int32)
     assert is_rounding(module, [x], [expected + 64], [expected], **LIMITS)
     assert not is_rounding(module, [X], [(2 * X).astype(np.int32) + 1], [(2 * X).astype(np.int32)], **LIMITS)

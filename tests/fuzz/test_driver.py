@@ -1,4 +1,4 @@
-"""The campaign itself: every way in which an input can go wrong is seen, counted, saved and made smaller."""
+"""The campaign itself: every failure of an input is found, counted, saved and reduced."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.fuzz.driver import BATCH, Campaign
 from tests.fuzz.kinds import Kind
 from tests.fuzz.mutate import change_bytes, change_json, change_text
 
-# JAX warns of forks where another test has imported it; the children run no code of JAX's.
+# JAX warns of forks if another test has imported it; the children run no JAX code.
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 
 
 def check(item, _rng):
     if "die" in item:
-        faulthandler.disable()  # no stack in the test's own output
+        faulthandler.disable()  # no traceback in the test's output
         os.kill(os.getpid(), signal.SIGSEGV)
     elif "hang" in item:
         time.sleep(60)
@@ -86,7 +86,7 @@ def test_what_takes_too_long_is_found():
     ("again", "what"), [("", "hang that did not repeat"), ("hang: took longer than 0.2 s", "hang")]
 )
 def test_a_hang_is_judged_again(tmp_path, monkeypatch, again, what):
-    """Other processes may have had the machine meanwhile."""
+    """Other processes may have used the machine in the meantime."""
     monkeypatch.setattr("tests.fuzz.driver.find_of", lambda _kind, _item: again)
     kind = kind_of("hang")
     made = Campaign([kind], 1, tmp_path)

@@ -1,4 +1,4 @@
-"""Which results of a module may differ: those alone that an instruction of a listed kind leads to."""
+"""Which results of a module may differ: only those that depend on a listed instruction."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def test_products_of_infinities_by_one_are_open(row: str, x: complex, kind: str)
     ("matrix", "kind"),
     [
         ([[3, 1, 0], [1, 1, 2], [1, 1, -1]], "pivot by rounding"),  # 1 - 1 / 3 twice
-        ([[3, 1, 0], [3, 2, 2], [1, 3, -1]], ""),  # a tie of what was given
+        ([[3, 1, 0], [3, 2, 2], [1, 3, -1]], ""),  # a tie of inputs
         ([[3, 1, 0], [1, 1, 2], [1, 2, -1]], ""),
     ],
 )
@@ -276,7 +276,7 @@ _FOLDS = {
     "scatter": "T[1] scatter(o, at, p), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=step",
     "select-and-scatter": "T[7] select-and-scatter(x, p, z), window={size=4}, select=greater, scatter=step",
 }  # fmt: skip
-"""Each puts the four elements of p together; of the windows of x all select the same element."""
+"""Each combines the four elements of p; all windows of x select the same element."""
 
 
 def _fold(fold: str, t: str, opcode: str, start: float) -> str:
@@ -306,7 +306,7 @@ ENTRY e {{
         ("f8e4m3", "add", 0, [16, 0.5, 0.5, 0.5], True),  # from 16 on they are 2 apart
         ("f8e4m3", "add", 0, [1, 1, 1, 1], False),
         ("bf16", "add", 0, [1, -1, 2, 1], False),
-        ("f32", "add", 0, [1e30, 1, 1, -1e30], False),  # of wide types, rounding errors are no reason
+        ("f32", "add", 0, [1e30, 1, 1, -1e30], False),  # for wide types, rounding errors do not count
         ("f32", "add", 0, [3e38, 3e38, -3e38, -3e38], True),
         ("f32", "add", 0, [3e38, 3e38, 0, 0], False),
         ("f32", "multiply", 0, [1e30, 1e30, 1, 1], False),

@@ -1,4 +1,4 @@
-"""The mutations of graphs and checkpoints: what is not changed goes every way, what is changed is another input each time."""
+"""Mutations of graphs and checkpoints: unchanged inputs pass, changed ones differ every time."""
 
 from __future__ import annotations
 

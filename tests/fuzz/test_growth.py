@@ -1,4 +1,4 @@
-"""Programs that grow: each shape is read, whatever size and kind is drawn."""
+"""Programs that grow: each shape can be read, for any size and kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tool that looks for accesses out of bounds: it sees them, says where, and goes on with the next module."""
+"""The search for out-of-bounds accesses: finds them, says where, and continues."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(code: str) -> str:
 
 
 def test_a_read_beside_an_array_is_found_and_named(tmp_path):
-    """Vectors over memory that go on behind the last lane, as they did once."""
+    """Vectors that read past the last lane, as they once did."""
     modules = [SLICE.format(19, 6), SLICE.format(4, 1)]
     out = run(
         "from pathlib import Path\nfrom xlanb.codegen import memory\n"
@@ -61,5 +61,5 @@ def test_the_command_line_checks_files_folders_and_random_modules(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("seed 7\n")
     counts = {what: int(count) for count, what in (line.split(maxsplit=1) for line in done.stdout.splitlines()[1:-1])}
-    assert counts["refused"] >= 1  # bad.hlo, and goldens with calls of a GPU's libraries
+    assert counts["refused"] >= 1  # bad.hlo, and goldens with calls of GPU libraries
     assert counts["ran"] >= 1

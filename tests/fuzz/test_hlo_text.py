@@ -1,4 +1,4 @@
-"""Seeds of other folders, and which checks an input of a campaign gets."""
+"""Seeds of other folders, and the checks of a campaign's inputs."""
 
 from __future__ import annotations
 

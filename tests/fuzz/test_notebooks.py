@@ -1,4 +1,7 @@
-"""The campaigns of a notebook and of dumps: inputs differ and depend on the seed alone, and markup of a name's own is found."""
+"""The campaigns of notebooks and dumps.
+
+Inputs differ and depend only on the seed; markup of names is found.
+"""
 
 from __future__ import annotations
 

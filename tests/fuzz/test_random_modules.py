@@ -1,4 +1,4 @@
-"""What the generator makes is valid, the same for the same seed, and as varied as it says."""
+"""The generator's modules are valid, reproducible by seed, and as varied as documented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The edits of StableHLO: programs change, and some remain programs."""
+"""The edits of StableHLO: programs change, and some remain valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One child process of a campaign: it makes a batch of inputs and checks each under limits of time and memory."""
+"""A child process of a campaign: checks a batch of inputs under limits of time and memory."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ import numpy as np
 from tests.fuzz.kinds import Check, Item, Kind, kinds
 
 SECONDS = 10
-"""Time that xlanb may take for one input: of a clock, where the process has computed for at least half of it."""
+"""Wall seconds for one input, if the process computes for at least half of them."""
 WAITS = 6
-"""Times `SECONDS` that an input may take at most, where other processes have the machine."""
+"""The most multiples of `SECONDS` for an input if other processes use the machine."""
 MEMORY = 4 << 30
-"""Address space of a child in bytes: 2 GiB for an input, the rest for what Python and LLVM map."""
+"""Address space of a child in bytes: 2 GiB for an input, the rest for Python and LLVM."""
 
 
 class TooLong(BaseException):
-    """Raised by the alarm; no handler of Exception catches it."""
+    """Raised by the alarm; not caught by handlers of Exception."""
 
 
 def _alarm(seconds: float) -> None:
-    """Raise TooLong after `seconds`; later where the process was given less than half of a processor, which is no fault of xlanb's."""
+    """Raise TooLong after `seconds`; later if the process got less than half of a processor."""
     began, computed = time.monotonic(), time.process_time()
 
     def ring(_signal: int, _frame: FrameType | None) -> None:
@@ -49,7 +49,7 @@ def _alarm(seconds: float) -> None:
 def judge(
     kind: Kind, item: Item, rng: np.random.Generator, seconds: float = SECONDS, check: Check | None = None
 ) -> str | None:
-    """The find that an input is, None where xlanb held; `check` is the kind's own where it is left out."""
+    """The find for an input, None if xlanb held; `check` defaults to the kind's own."""
     _alarm(seconds)
     try:
         return (check or kind.check)(item, rng)
@@ -62,7 +62,7 @@ def judge(
 
 
 def _place(error: BaseException) -> str:
-    """The innermost line of the package that an exception came through."""
+    """The innermost line of the package in an exception's traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     inside = [f for f in frames if "/xlanb/" in f.filename and "/tests/" not in f.filename]
     last = (inside or frames)[-1]
@@ -70,24 +70,27 @@ def _place(error: BaseException) -> str:
 
 
 def random_of(kind: Kind, seed: int, batch: int) -> np.random.Generator:
-    """The generator of a batch; the same for the same campaign, whatever the order of the batches."""
+    """The generator of a batch; depends on the campaign, not on the order of batches."""
     digest = hashlib.sha256(f"{kind.name} {seed} {batch}".encode()).digest()
     return np.random.default_rng(np.frombuffer(digest, np.uint32))
 
 
 def as_bytes(item: Item) -> bytes:
-    """An item as a file has it."""
+    """An item as file content."""
     return item.encode("utf-8", "surrogatepass") if isinstance(item, str) else item
 
 
 def limit_memory() -> None:
-    """Give this process its address space, and no core file."""
+    """Limit the address space of this process, and disable core files."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def run_batch(kind: Kind, seed: int, batch: int, count: int, current: Path, out: TextIO) -> None:
-    """Check `count` inputs; write [find, input in base64] to `out` for each, [null, null] where xlanb held."""
+    """Check `count` inputs; write [find, input in base64] to `out` for each.
+
+    [null, null] means that xlanb held.
+    """
     rng = random_of(kind, seed, batch)
     made = kind.mutants(rng)
     for _ in range(count):
@@ -100,7 +103,7 @@ def run_batch(kind: Kind, seed: int, batch: int, count: int, current: Path, out:
 
 
 def main(arguments: list[str]) -> None:
-    """`KIND FILE`: judge one stored input, print the find; the reducer calls it."""
+    """`KIND FILE`: judge one stored input, print the find; called by the reducer."""
     kind, path = kinds()[arguments[0]], Path(arguments[1])
     warnings.simplefilter("ignore")
     limit_memory()

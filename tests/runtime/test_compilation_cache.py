@@ -1,4 +1,4 @@
-"""The compilation cache: what counts as the same, when a cluster is compiled, threads, what it shows."""
+"""The compilation cache: equal signatures, when a cluster is compiled, threads, its tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LAZY = f"{JIT} --xlanb_lazy_compilation"
 
 
 class Runs:
-    """A session that runs the loss of a line for any number of points."""
+    """A session that computes the loss of a line for any number of points."""
 
     def __init__(self) -> None:
         self.program: LineFit = line_fit()
@@ -123,7 +123,7 @@ def test_threads_that_need_one_signature_compile_it_once() -> None:
             with xlanb.flags(JIT):
                 barrier.wait(30)
                 runs.loss(50)
-        except BaseException as error:  # noqa: BLE001 - told to the test's own thread
+        except BaseException as error:  # noqa: BLE001 - reported to the test's thread
             errors.append(error)
 
     threads = [threading.Thread(target=run) for _ in range(4)]

@@ -1,4 +1,4 @@
-"""Loops and branches of version 1 and 2, tensor arrays, lists and stacks, run node by node."""
+"""Loops and branches of versions 1 and 2, tensor arrays, lists and stacks, run node by node."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ F32, S32 = dtypes.as_dtype("float32"), dtypes.as_dtype("int32")
 
 
 def enter(value: Any, frame: str, *, constant: bool = False) -> Tensor:
-    """A value into a frame; a constant is made where the node stands, in the frame around."""
+    """Pass a value into a frame; a constant is created in the outer frame."""
     value = convert_to_tensor(value)
     with value.graph.control_dependencies(None):
         return call("Enter", value, frame_name=frame, is_constant=constant)
 
 
 def loop(frame: str, count: Any, start: Tensor, step: Any) -> Tensor:
-    """`step(index, value)` applied `count` times to `start`, by nodes of version 1."""
+    """`step(index, value)` applied `count` times to `start`, with version-1 nodes."""
     graph = start.graph
     limit = enter(count, frame, constant=True)
     entered = [enter(np.int32(0), frame), enter(start, frame)]
-    with graph.control_dependencies(None):  # inside the frame nothing waits for what is outside
+    with graph.control_dependencies(None):  # nodes in the frame do not wait for outer ones
         merges = [graph.create_op("Merge", [v, v], [v.dtype, S32], {"T": v.dtype, "N": 2}) for v in entered]
         cond = call("LoopCond", call("Less", merges[0].outputs[0], limit))
         (_, i), (out, x) = (call_n("Switch", m.outputs[0], cond) for m in merges)

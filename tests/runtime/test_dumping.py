@@ -1,4 +1,4 @@
-"""Compilations dump what the flags ask for, under XLA's names; what was written opens again."""
+"""Compilations write the dumps that the flags select, under XLA's names; the files open again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENTRY main {
 
 
 def dumped(directory: Path, *words: str) -> list[str]:
-    """Names of the files of one compilation, without the module's number."""
+    """File names of one compilation's dump, without the module's number."""
     with xlanb.flags(" ".join([f"--xla_dump_to={directory}", *words])):
         xlanb.compile(PROGRAM)
     return sorted(re.sub(r"module_\d{4}\.jit_step\.", "", p.name) for p in directory.iterdir())

@@ -1,4 +1,4 @@
-"""Sessions with a GPU that is emulated: clusters are compiled for it, PTX included, and give what the CPU gives."""
+"""Sessions with an emulated GPU: clusters are compiled for it and give the CPU's results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FEEDS = (np.arange(4, dtype=np.float32), 2 * np.arange(4, dtype=np.float32) + 1)
 
 
 def fitted(device: str = "", **flags: Any) -> tuple[list[float], list[Trace]]:
-    """The losses of three steps of fitting a line, and what was compiled."""
+    """The losses of three steps of fitting a line, and the compilations."""
     recorder = Recorder()
     with tf.Graph().as_default(), xlanb.flags(**flags), tf.device(device or None):
         w, b = (tf.get_variable(n, initializer=v) for n, v in (("w", 0.5), ("b", 0.0)))

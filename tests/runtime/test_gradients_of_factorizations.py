@@ -1,4 +1,7 @@
-"""Gradients of decompositions, images, samples, sparse and ragged ops against finite differences, the second order too; run by a session."""
+"""Gradients of decompositions, images, samples, sparse and ragged ops, run by a session.
+
+Compared with finite differences, second order too.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ def _norm(x: Any) -> Any:
 
 
 def _samples(x: Any) -> Any:
-    """By the bounds: the sampler inverts the distribution function, so its samples are smooth in them."""
+    """Samples as a function of the bounds: the sampler inverts the CDF, so they are smooth."""
     return call("StatelessParameterizedTruncatedNormal", [4], [3, 5], _const(0.3), _const(1.5), -x[0, 0], x[1, 1])
 
 

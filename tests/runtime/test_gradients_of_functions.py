@@ -1,4 +1,4 @@
-"""Gradients of calls, branches and loops over functions against finite differences and unrolled programs."""
+"""Gradients of calls, branches and loops against finite differences and unrolled programs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _nested(x: Any) -> Any:
 
 
 def _listed(x: Any) -> Any:
-    """A loop that reads a list and fills another, as TensorArrays of version 2 do."""
+    """A loop that reads a list and fills another, like version-2 TensorArrays."""
     source = call("TensorListFromTensor", x, tf.constant([], tf.int32))
     empty = call("TensorListReserve", tf.constant([], tf.int32), 3, element_dtype=tf.float64)
 
@@ -102,7 +102,7 @@ def test_gradient(name: str, is_compiled: bool) -> None:
 
 
 def test_a_loop_compiles_as_a_whole() -> None:
-    """The bound of the loop is known from its counter, so its lists have one."""
+    """The bound of the loop follows from its counter, so that its lists have one."""
 
     def step(x: Any) -> Any:
         return tf.gradients(tf.reduce_sum(_loop(x)), x)[0]

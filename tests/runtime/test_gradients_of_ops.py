@@ -1,4 +1,7 @@
-"""Gradients of factorisations, diagonals, spectra, segments and scatters against finite differences, run by a session."""
+"""Gradients of factorizations, diagonals, spectra, segments and scatters, run by a session.
+
+Compared with finite differences.
+"""
 
 from __future__ import annotations
 

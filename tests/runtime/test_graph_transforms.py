@@ -1,4 +1,4 @@
-"""TransformGraph: the Graph Transform Tool's transforms on frozen graphs, each held to what the graph computed before."""
+"""TransformGraph on frozen graphs; results are compared with those of the original graph."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def f32(*shape: int) -> Any:
 
 @pytest.fixture
 def graph() -> Graph:
-    """A small frozen model with a batch norm, an Identity, equal nodes, a device, and nodes that nothing needs."""
+    """A small frozen model: batch norm, Identity, equal nodes, a device, unused nodes."""
     with Graph().as_default() as made:
         x = tf.placeholder(tf.float32, [2, 5, 5, 3], name="x")
         shifted = call("Identity", x - np.float32(0.5), name="shifted")
@@ -94,7 +94,7 @@ def test_what_is_given_is_what_comes_back(graph: Graph, tmp_path: Path) -> None:
     assert isinstance(made["bytes"], bytes)
     assert type(made["message"]) is type(message)
     assert made["message"].SerializeToString() == made["bytes"] == made["path"].SerializeToString()
-    assert len(message.node) == len(graph)  # what was given stays
+    assert len(message.node) == len(graph)  # the input is unchanged
 
 
 def test_inputs_deeper_in_the_graph_become_placeholders(graph: Graph) -> None:

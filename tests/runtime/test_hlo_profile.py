@@ -1,4 +1,4 @@
-"""--xla_hlo_profile prints the time of each kernel after each run; the lines of the log that people grep for."""
+"""--xla_hlo_profile prints kernel times after each run; log lines that users grep for."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_lines_that_people_grep_for(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_what_is_too_short_for_the_clock_has_no_rate_and_no_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel that takes a tenth of the clock's grain, however many runs: 1640 % of memory's rate would be no figure."""
+    """A kernel of a tenth of the clock's grain: 1640 % of the memory bandwidth is meaningless."""
     runs: list[int] = []
 
     def kernel_times(_exe: Executable, _arrays: Any, count: int, **_named: Any) -> tuple[list[KernelTime], list[int]]:

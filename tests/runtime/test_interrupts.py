@@ -1,4 +1,4 @@
-"""Interrupts of who waits for other threads: for queues and for what another thread compiles."""
+"""Interrupts of threads that wait for queues or for another thread's compilation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _THREADS = (Latch.wait.__code__.co_filename, threading.__file__)
 
 
 def _done(work: object) -> bool:
-    """Whether another thread can do some work within some seconds."""
+    """Whether another thread completes some work within seconds."""
     assert callable(work)
     ended: list[bool] = []
     Helper(lambda: (work(), ended.append(True)), daemon=True).start()

@@ -1,4 +1,4 @@
-"""GraphDefs that are not trusted: one field or byte is changed; what follows is a result or an error of ours, soon."""
+"""Untrusted GraphDefs: changing a field or byte gives a result or an XlanbError, in time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPS = ("Add", "MatMul", "Reshape", "Const", "Switch", "Merge", "Enter", "NextIte
 
 @cache
 def program() -> bytes:
-    """Arithmetic, a convolution, a loop, a branch, a variable that is written, and their gradients."""
+    """Arithmetic, a convolution, a loop, a branch, a written variable, and their gradients."""
     with Graph().as_default() as graph:
         x = tf.placeholder(tf.float32, [2, 4, 4, 1], name="x")
         kernel = tf.get_variable("kernel", initializer=np.full((2, 2, 1, 2), 0.5, np.float32), use_resource=True)
@@ -80,7 +80,7 @@ def damage_shapes(node: Any, data: st.DataObject) -> None:
 
 
 def survive(text: bytes) -> None:
-    """Read, cluster, run: all of it, or an error of ours."""
+    """Read, cluster, run: everything, or raise an XlanbError."""
     try:
         graph = Graph.from_graphdef(text)
         xlanb.cluster(graph, tf_xla_min_cluster_size=1)

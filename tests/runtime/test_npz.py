@@ -1,4 +1,4 @@
-"""Arrays in .npz files: a change of any byte of their values is refused."""
+"""Arrays in .npz files: a change of any byte of their values is detected."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def test_every_byte_of_a_member_counts(tmp_path: Path) -> None:
     np.savez(path, **ARRAYS)
     whole = path.read_bytes()
     refused = 0
-    for at in range(whole.index(b"PK\1\2")):  # behind that lies the directory, which has no checksum
+    for at in range(whole.index(b"PK\1\2")):  # then comes the directory, which has no checksum
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x21]) + whole[at + 1 :])
         try:
             found = read_npz(path)
         except DataLossError:
             refused += 1
             continue
-        for name, array in ARRAYS.items():  # of a local header not all is read: the directory says it again
+        for name, array in ARRAYS.items():  # local headers are only partly read: the directory repeats them
             np.testing.assert_array_equal(found[name], array)
     assert refused > sum(a.nbytes for a in ARRAYS.values())
 

@@ -1,4 +1,4 @@
-"""Devices that are not here, and what else a session says of itself: partition graphs, cost graphs, callables, devices."""
+"""Missing devices; and partition graphs, cost graphs, callables, devices of a session."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_device_that_is_not_here_is_told_and_another_one_runs_it(caplog: pytes
         "No device XLA_GPU:0: 'y' runs on XLA_CPU:0, compiled by XLA for the CPU",
         "No device GPU:1: 'z' runs on CPU:0",
     ]
-    assert graph.node("y").device.endswith("XLA_GPU:0")  # the program's own graph stays
+    assert graph.node("y").device.endswith("XLA_GPU:0")  # the program's graph is unchanged
     devices = {n.name: n.device for n in metadata.partition_graphs[0].node}
     assert (devices["y"].rpartition("/")[2], devices["z"]) == ("device:XLA_CPU:0", "/device:CPU:0")
 
@@ -44,7 +44,7 @@ def test_a_cost_graph_has_the_times_and_sizes_of_a_traced_run() -> None:
     metadata = tf.RunMetadata()
     session.run(y, {x: [1, 2]}, run_metadata=metadata)
     node = next(n for n in metadata.cost_graph.node if n.name == "y")
-    assert (node.compute_time, node.output_info[0].size) == (0, -1)  # nobody measured
+    assert (node.compute_time, node.output_info[0].size) == (0, -1)  # not measured
     session.run(y, {x: [1, 2]}, tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), metadata)
     nodes = {n.name: n for n in metadata.cost_graph.node}
     assert nodes["y"].output_info[0].size == 8
@@ -85,7 +85,7 @@ def test_threads_share_a_session_and_sessions_share_a_graph() -> None:
         try:
             for _ in range(5):
                 np.testing.assert_allclose(first.run(y, {x: np.zeros(size)}), np.full(size, 2.0))
-        except BaseException as error:  # noqa: BLE001 - told below
+        except BaseException as error:  # noqa: BLE001 - reported below
             failures.append(error)
 
     threads = [threading.Thread(target=work, args=(n,)) for n in (1, 2, 1, 3)]

@@ -1,4 +1,4 @@
-"""From the program's graph to the one that runs: TensorFlow's passes as stages, jit scopes, graphs that are dumped on the way."""
+"""Preparing a graph: TensorFlow's passes as stages, jit scopes, dumped graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""compile, jit, extract: HLO text, modules, functions and graphs, all to one executable."""
+"""compile, jit, extract: HLO text, modules, functions and graphs all become executables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of op types as people see it."""
+"""The table of op types as users see it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions: training by clusters and by single ops, feeds, fetches, variables, the compilation cache."""
+"""Sessions: training by clusters and single ops, feeds, fetches, variables, the cache."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_a_constant_that_was_changed_is_compiled_anew() -> None:
     with tf.Session(graph, jit_config()) as session:
         assert session.run(end, {x: zeros}) == 4950
         changed = np.arange(100, dtype=np.float32)
-        changed[50] += 7  # in the part that no text of it shows
+        changed[50] += 7  # in the part that its text omits
         held.op.set_attr("value", changed)
         assert session.run(end, {x: zeros}) == 4957
 
@@ -214,7 +214,7 @@ def test_candidates_that_cannot_be_drawn_are_refused():
 
 
 def test_a_value_that_memory_cannot_hold_names_its_tensor():
-    """A constant of one repeated number takes no memory until the caller gets an array of their own."""
+    """A splat constant takes no memory until the caller gets an array of it."""
     with tf.Graph().as_default():
         tensor = tf.constant(7, name="sevens")
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Threads that share a session: no update is lost, no work is done twice, nothing waits for ever."""
+"""Threads that share a session: no lost updates, no duplicate work, no deadlocks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIZES = (1, 20_000)
 
 @pytest.fixture(autouse=True)
 def frequent_switches() -> Iterator[None]:
-    """Threads take turns often; and log nothing, for an interrupt may leave a lock of logging behind."""
+    """Make threads switch often, without logging: an interrupt may leave a logging lock held."""
     logging.disable(logging.INFO)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
@@ -36,7 +36,7 @@ def frequent_switches() -> Iterator[None]:
 
 
 def in_threads(work: Callable[[int], None], count: int = THREADS) -> None:
-    """Call `work` with 0, 1, ... in threads that start together; what one of them raises is raised."""
+    """Call `work` with 0, 1, ... in threads that start together; raise their exception."""
     errors: list[BaseException] = []
     barrier = threading.Barrier(count)
 
@@ -44,7 +44,7 @@ def in_threads(work: Callable[[int], None], count: int = THREADS) -> None:
         try:
             barrier.wait()
             work(number)
-        except BaseException as error:  # noqa: BLE001 - told to the test's own thread
+        except BaseException as error:  # noqa: BLE001 - reported to the test's thread
             errors.append(error)
 
     threads = [threading.Thread(target=run, args=(n,), daemon=True) for n in range(count)]
@@ -130,13 +130,14 @@ def test_slots_of_an_optimizer_are_updated_with_its_variable(level: int, is_reso
 
         in_threads(work)
         count = THREADS * ROUNDS
-        # The n-th update subtracts an accumulated gradient of -n: any other order of reads gives another sum.
+        # The n-th update subtracts an accumulated gradient of -n: any other order of reads gives
+        # another sum.
         np.testing.assert_array_equal(session.run(optimizer.get_slot(v, "momentum")), np.full(1000, -count, np.float32))
         np.testing.assert_array_equal(session.run(v), np.full(1000, count * (count + 1) / 2, np.float32))
 
 
 def test_what_one_cluster_does_to_several_variables_is_one_step() -> None:
-    """Two clusters that name the same variables in opposite orders: neither deadlock, nor a sum seen half-way."""
+    """Two clusters with the same variables in opposite orders: no deadlock, no partial update."""
     with jit(2), tf.Graph().as_default():
         a, b = variable(1000, True, "a"), variable(1000, True, "b")
         one = np.ones(1000, np.float32)
@@ -334,11 +335,11 @@ def test_loading_is_all_or_nothing() -> None:
         np.testing.assert_array_equal(session.read_variable("a"), np.zeros(2, np.float32))
 
 
-# ------------------------------------------------------------------------------------------------- runs that fail
+# ----------------------------------------------------------------------------------- runs that fail
 
 
 def test_a_run_that_fails_takes_back_its_own_writes_alone() -> None:
-    """Between the write and the failure another thread writes one of the two variables."""
+    """Another thread writes one of the two variables between the write and the failure."""
     with tf.Graph().as_default():
         a, b = variable(1, is_resource=True, name="a"), variable(1, is_resource=True, name="b")
         other: list[tf.Session] = []
@@ -355,8 +356,8 @@ def test_a_run_that_fails_takes_back_its_own_writes_alone() -> None:
         other.append(session)
         with pytest.raises(GraphError, match="on purpose"):
             session.run(fails)
-        assert session.run(b)[0] == 0.0  # taken back
-        assert session.run(a)[0] == 2.0  # the other run's update was made on top, and counts
+        assert session.run(b)[0] == 0.0  # rolled back
+        assert session.run(a)[0] == 2.0  # the other run's later update is kept
 
 
 def test_an_interrupt_leaves_no_variable_locked() -> None:
@@ -444,12 +445,12 @@ def test_what_a_run_wrote_is_taken_back_where_nobody_else_wrote() -> None:
     read = {n: store.get([n])[n] for n in ("a", "b", "new")}
     assert (read["a"], read["b"], read["new"]) == (0.0, 2.0, None)
     second.roll_back()
-    assert store.read(VariableHandle("b", "b")) == 1.0  # what `second` found
+    assert store.read(VariableHandle("b", "b")) == 1.0  # the result of `second`
 
 
 @pytest.mark.parametrize("level", [tf.OptimizerOptions.OFF, tf.OptimizerOptions.ON_1], ids=["ops", "clusters"])
 def test_closing_a_session_ends_the_runs_of_other_threads(level):
-    """A loop without end, node by node or compiled."""
+    """An infinite loop, node by node or compiled."""
     begun = threading.Event()
     with tf.Graph().as_default() as graph:
         told = tf.py_func(lambda x: (begun.set(), x)[1], [tf.constant(0)], tf.int32)
@@ -481,7 +482,7 @@ def test_closing_a_session_ends_the_runs_of_other_threads(level):
 
 
 def test_compiled_code_of_a_closed_session_is_not_begun():
-    """Of a run that was compiling, or waiting for a variable, when the session was closed."""
+    """A run that was compiling, or waiting for a variable, when the session was closed."""
     with tf.Graph().as_default() as graph:
         x = tf.placeholder(tf.float32, [4])
         y = x * 2

@@ -1,4 +1,4 @@
-"""Runs that are traced: StepStats, and the timeline that chrome://tracing and Perfetto open."""
+"""Traced runs: StepStats, and the timeline for chrome://tracing and Perfetto."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_the_trace_follows_the_rules_of_its_format(which: str, request: pytest.F
     for e in events:
         if e["ph"] == "X":
             slices.setdefault((e["pid"], e["tid"]), []).append((e["ts"], e["ts"] + e["dur"]))
-    for lane in slices.values():  # slices of a lane lie beside or within one another
+    for lane in slices.values():  # slices of a lane are disjoint or nested
         open_ends: list[float] = []
         for start, end in lane:
             while open_ends and open_ends[-1] <= start + 1e-3:

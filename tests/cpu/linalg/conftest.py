@@ -1,4 +1,4 @@
-"""Calls of LAPACK's routines as JAX writes them, for machines of several vector widths, all of which the host can be."""
+"""Calls of LAPACK routines as in JAX, for several vector widths that the host supports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Lapack = Callable[..., Executable]
 
 
 def shape_text(dtype: str, batch: Sequence[int], dims: Dims) -> str:
-    """An array of a batch, matrices by columns; dimensions after an "s" are those of integers."""
+    """An array of a batch, column-major matrices; dimensions after an "s" are of integers."""
     if dims[:1] == ("s",):
         dtype, dims = "s32", dims[1:]
     slowest = [*range(len(batch)), *reversed(range(len(batch), len(batch) + len(dims)))]
@@ -29,7 +29,7 @@ def shape_text(dtype: str, batch: Sequence[int], dims: Dims) -> str:
 def call(
     routine: str, letter: str, batch: Sequence[int], operands: Sequence[Dims], results: Sequence[Dims], options: str
 ) -> Executable:
-    """A module that is one call."""
+    """A module that consists of one call."""
     dtype = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}[letter]
     given = [shape_text(dtype, batch, d) for d in operands]
     made = [shape_text(dtype, batch, d) for d in results]
@@ -49,14 +49,14 @@ def call(
 
 @pytest.fixture
 def lapack(width: int) -> Lapack:
-    """lapack(routine, letter, batch, operands, results, options) -> Executable of a module that is one call."""
+    """lapack(routine, letter, batch, operands, results, options) -> Executable of a single call."""
     del width
     return call
 
 
 @pytest.fixture(scope="session")
 def compiled_once() -> Callable[..., Executable]:
-    """compiled_once(build, *arguments) -> build(lapack, *arguments), the same executable for the same arguments."""
+    """compiled_once(build, *arguments) -> build(lapack, *arguments), cached by arguments."""
 
     @cache
     def once(build: Callable[..., Executable], *arguments: Hashable) -> Executable:
@@ -78,7 +78,7 @@ def positive(rng: np.random.Generator) -> Callable[..., np.ndarray]:
 
 @pytest.fixture(scope="session")
 def matrix_of_any_rank() -> Callable[[st.DataObject], tuple[str, np.ndarray]]:
-    """matrix_of_any_rank(data) -> (letter of its type, a matrix of whole numbers), drawn."""
+    """matrix_of_any_rank(data) -> (type letter, a random matrix of whole numbers)."""
 
     def draw(data: st.DataObject) -> tuple[str, np.ndarray]:
         m, n = data.draw(st.sampled_from([(1, 3), (5, 2), (6, 6), (4, 9), (18, 11)]))

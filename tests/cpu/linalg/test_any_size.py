@@ -24,7 +24,7 @@ def build(lapack, *call):
 
 @pytest.fixture
 def check(compiled_once):
-    """check(call, arguments) -> whether a kernel makes of them what the interpreter makes."""
+    """check(call, arguments): compare a kernel with the interpreter."""
 
     def checked(call, *arguments):
         exe = compiled_once(build, *call)
@@ -50,7 +50,7 @@ def check_potrf(check, rng, letter, batch, n, uplo):
 
 
 def check_getrf(check, rng, letter, batch, m, n):
-    # A large diagonal, turned by one row: pivots that nearly tie would depend on roundings.
+    # A large diagonal, rotated by one row: nearly equal pivots would depend on rounding.
     a = numbers(rng, letter, *batch, m, n) + (m + n) * np.eye(m, n)[np.roll(np.arange(m), 1)]
     call = ("getrf", letter, batch, ((m, n),), ((m, n), ("s", min(m, n)), ("s",)), "")
     check(call, a.astype(DTYPES[letter]))

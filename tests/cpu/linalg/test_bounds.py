@@ -1,4 +1,8 @@
-"""No byte beyond an array is read or written: every array ends, or begins, at a page that may not be touched. In a process of its own, which dies where one is."""
+"""No byte outside an array is read or written.
+
+Every array ends, or begins, at a guard page. Runs in a process of its own, which dies on such an
+access.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def potrf(lapack, letter, batch, n, uplo):
 
 
 def reference(a, uplo):
-    """The factor of what stands in a triangle, the other triangle as it was."""
+    """The factor of a matrix given by one triangle; the other triangle is unchanged."""
     half = np.tril(a) if uplo == "L" else np.triu(a).swapaxes(-1, -2)
     diagonal = np.einsum("...ii->...i", half)[..., None] * np.eye(a.shape[-1])
     factor = np.linalg.cholesky((half + half.swapaxes(-1, -2) - diagonal).astype(np.float64))

@@ -26,7 +26,7 @@ def symmetric(rng, shape, dtype):
 
 
 def check(a, vectors, values, epsilon):
-    """These are the eigenvectors and eigenvalues of one matrix."""
+    """Check the eigenvectors and eigenvalues of one matrix."""
     n = len(a)
     largest = np.abs(a).max(initial=0) or 1.0
     a, values, vectors = (x.astype(np.float64) for x in (a / largest, values / largest, vectors))
@@ -69,7 +69,7 @@ def test_eigenvalues_alone(lapack, rng, letter):
 
 
 def special_matrices(n, dtype):
-    """Matrices that fall apart, have eigenvalues many times, or rows of very different size."""
+    """Matrices that are reducible, have multiple eigenvalues, or rows of very different size."""
     rng = np.random.default_rng(5)
     ramp = 10.0 ** -np.linspace(0, 28, n)
     general = symmetric(rng, (n, n), np.float64)

@@ -1,4 +1,4 @@
-"""LU factors by kernels, against what they stand for and the interpreter."""
+"""LU factors by kernels, against their product and the interpreter."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_factors(lapack, rng, letter):
 
 
 def test_integers_are_factored_as_the_interpreter_does(lapack, rng):
-    """Numbers that tie often, and are exact all along: the first of the largest is the pivot."""
+    """Exact numbers with frequent ties: the first of the largest is the pivot."""
     for m, n in [(2, 2), (3, 5), (3, 3), (2, 40), (40, 2)]:
         a = rng.integers(-1, 2, (40, m, n)).astype(np.float64)
         packed, pivots, info = getrf(lapack, "d", (40,), m, n)(a)

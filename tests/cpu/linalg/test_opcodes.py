@@ -94,7 +94,7 @@ def test_complex_cholesky(rng, order, lower, batch, n):
         a[0, n - 1, n - 1] = -1
     got, want = run(module, a), evaluate(module, a)
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-13 * n)
-    for factor in (got[0], want[0]) if batch else ():  # as XLA:CPU has it
+    for factor in (got[0], want[0]) if batch else ():  # as in XLA:CPU
         assert np.isnan(factor.real).all()
         assert (factor.imag == 0).all()
         assert not np.signbit(factor.imag).any()

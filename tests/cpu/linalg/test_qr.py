@@ -31,7 +31,7 @@ def reflections(packed, scales):
 
 
 def check(packed, scales, a, epsilon):
-    """The factors of one matrix are those of `a`, and Q is orthogonal."""
+    """Check that the factors of one matrix are those of `a`, and that Q is orthogonal."""
     m, n = a.shape
     q = reflections(packed.astype(np.float64), scales.astype(np.float64))
     bound = 8 * epsilon * np.sqrt(max(m, n))
@@ -82,7 +82,7 @@ def test_numbers_of_any_size(lapack, rng, letter, power):
     a = (rng.standard_normal((9, 7)) * factor).astype(dtype)
     a[:, 2] = 0
     packed, scales = exe(a)
-    # Of denormal numbers each is only as exact as its few digits.
+    # Denormal numbers have few digits.
     check(packed, scales, a, max(epsilon, float(np.nextafter(dtype(0), dtype(1))) / np.abs(a).max()))
 
 

@@ -1,4 +1,4 @@
-"""Eigenvalues, Schur and Hessenberg forms of general matrices by SciPy's LAPACK, called from machine code."""
+"""Eigenvalues, Schur and Hessenberg forms of general matrices, by calls of SciPy's LAPACK."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMPLEX = {"s": "c64", "d": "c128", "c": "c64", "z": "c128"}
 
 
 def program(routine: str, letter: str, batch: tuple[int, ...], n: int, results: str, options: str):
-    """A custom-call whose results are written as "m v M i": a matrix, a vector, a complex matrix, an integer."""
+    """A custom-call with results given as "m v M i": matrix, vector, complex matrix, integer."""
     rank = len(batch)
     matrix_layout = ",".join(str(d) for d in (rank, rank + 1, *reversed(range(rank))))
     vector_layout = ",".join(str(d) for d in reversed(range(rank + 1)))
@@ -140,7 +140,7 @@ def test_programs_are_saved_with_the_names_of_routines(rng, tmp_path):
 
 
 def test_a_thread_is_kept_in_a_routine_alone(monkeypatch):
-    """A routine that sees OpenBLAS's threads."""
+    """A routine that reads OpenBLAS's thread count."""
     found = lapack_calls.openblas()
     threads = ctypes.CFUNCTYPE(ctypes.c_int)(found[lapack_calls.GET]) if found else lambda: 1
     counts, before = [], threads()
@@ -165,7 +165,7 @@ def test_a_child_finds_the_lock_of_openblas_free():
     want = exe(4 * np.eye(70))
     lapack_calls.LIMIT[:2] = 1
     with warnings.catch_warnings():
-        for category in (DeprecationWarning, RuntimeWarning):  # Python's and JAX's, of forks beside other threads
+        for category in (DeprecationWarning, RuntimeWarning):  # warnings of Python and JAX about forks with threads
             warnings.simplefilter("ignore", category)
         child = os.fork()
     if not child:

@@ -22,7 +22,7 @@ def gesdd(lapack, letter, batch, m, n, mode="A", routine="gesdd"):
 
 
 def check(a, s, u, vt, epsilon):
-    """These are the singular values and vectors of one matrix."""
+    """Check the singular values and vectors of one matrix."""
     k, largest = min(a.shape), np.abs(a).max(initial=0) or 1.0
     a, s, u, vt = (x.astype(np.float64) for x in (a / largest, s / largest, u, vt))
     bound = (20 + max(a.shape)) * epsilon
@@ -76,7 +76,7 @@ def test_gesvd_is_the_same(lapack, rng):
 
 
 def special_matrices(m, n, dtype):
-    """Matrices without some of their rank, that fall apart, or with rows or columns of very different size."""
+    """Matrices that are rank-deficient, reducible, or badly scaled in rows or columns."""
     rng = np.random.default_rng(3)
     general, half = rng.standard_normal((m, n)), min(m, n) // 2
     rows, columns = (10.0 ** -np.linspace(0, 28, k) for k in (m, n))
@@ -176,7 +176,7 @@ ENTRY e {
 @pytest.mark.parametrize("n", [5, 170])
 def test_vectors_that_are_not_wanted_are_zeros_even_if_a_matrix_is_not_finite(lapack, n):
     exe = gesdd(lapack, "s", (), n, n, "N")
-    for _ in range(2):  # the second time, memory holds what the first one left
+    for _ in range(2):  # the second run finds the first one's memory
         _, s, u, vt, info = exe(np.full((n, n), np.inf, np.float32))
         assert info == -4
         assert np.isnan(s).all()

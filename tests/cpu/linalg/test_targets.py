@@ -1,4 +1,4 @@
-"""Kernels of linear algebra for machines that are not here: their code can at least be made."""
+"""Linear algebra kernels for other machines: their code can at least be generated."""
 
 from __future__ import annotations
 

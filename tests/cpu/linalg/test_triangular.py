@@ -33,7 +33,7 @@ def trsm(lapack, letter, batch, a, b, side, uplo, trans, diag):
 
 
 def system(rng, batch, n, uplo, diag, dtype):
-    """A triangular matrix that is well conditioned, with NaN where nobody may read."""
+    """A well-conditioned triangular matrix, with NaN where it must not be read."""
     a = rng.standard_normal((*batch, n, n)) / n
     half = np.tri(n, dtype=bool)
     a = np.where(half if uplo == "L" else half.T, a, np.nan) + np.eye(n)
@@ -43,7 +43,7 @@ def system(rng, batch, n, uplo, diag, dtype):
 
 
 def residual(a, x, b, side, uplo, trans, diag):
-    """How far op(a) x is from b, with the other triangle zero."""
+    """The residual of op(a) x = b, with zeros in the other triangle."""
     a = np.nan_to_num(a.astype(np.float64))
     if diag == "U":
         a += np.eye(a.shape[-1])

@@ -1,4 +1,4 @@
-"""Dots and convolutions for machines of several vector widths, all of which the host can be."""
+"""Dots and convolutions for several vector widths that the host supports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def array(rng: np.random.Generator, shape: tuple[int, ...], t: str) -> np.ndarra
 
 
 def assert_close(got: np.ndarray, want: np.ndarray, t: str) -> None:
-    """Equal integers, floats that differ by the roundings of a sum."""
+    """Integers are equal, floats within the rounding errors of a sum."""
     assert got.dtype == want.dtype
     assert got.shape == want.shape
     if got.dtype.kind in "iu":
@@ -44,14 +44,17 @@ def assert_close(got: np.ndarray, want: np.ndarray, t: str) -> None:
 
 @pytest.fixture
 def build(width: int) -> Callable[[str], Executable]:
-    """build(text) -> Executable for vectors of that width, with no pass before."""
+    """build(text) -> Executable for vectors of that width, without passes."""
     del width
     return lambda text: compile_module(parse(text), CompileOptions(pipeline=HloPassPipeline("none")))
 
 
 @pytest.fixture
 def check(build: Callable[[str], Executable], width: int) -> Callable[..., Executable]:
-    """check(text, shapes, types) compiles a module of two parameters, compares it with the interpreter on random arguments, and gives the executable."""
+    """check(text, shapes, types): compile a module of two parameters, compare it, return it.
+
+    It is compared with the interpreter on random arguments; the executable is returned.
+    """
 
     def checked(text: str, shapes: Sequence[tuple[int, ...]], types: Sequence[str] = ("f32", "f32")) -> Executable:
         if "f16" in types and width == 128 and jit.host().triple.startswith("x86"):

@@ -1,4 +1,7 @@
-"""Products that are packed in blocks: every order of the operands, every type that has a tile, several stretches of depth, on machines of several vector widths."""
+"""Products packed in blocks.
+
+All orders of the operands, all types with a tile, several slices of depth, several vector widths.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ TYPES = [
 
 @pytest.fixture
 def blocked(monkeypatch):
-    """Every product that may be is packed in blocks, in stretches of a few lanes."""
+    """Pack every possible product in blocks, in slices of a few lanes."""
     monkeypatch.setattr(plans, "_wants_blocks", lambda _: True)
     monkeypatch.setattr(costs, "COMMON", replace(costs.COMMON, stretch_lanes=16))
     plans.plan.cache_clear()
@@ -78,7 +81,7 @@ def test_bytes_at_the_ends_of_their_range(build, blocked):
 def test_sums_over_stretches_are_rounded_once(build, blocked):
     text, (a, b) = dot_text(9, 257, 33, types=("bf16",) * 3)
     ones = [np.ones(s, ml_dtypes.bfloat16) for s in (a, b)]
-    ones[0][:, 0] = 3  # 259 has no bf16; rounded at each stretch the sum would be another
+    ones[0][:, 0] = 3  # 259 has no bf16; rounding at each slice would change the sum
     want = np.float32(259).astype(ml_dtypes.bfloat16)
     np.testing.assert_array_equal(build(text)(*ones), want)
 

@@ -1,4 +1,4 @@
-"""Convolutions of every shape and order, for every width of vectors, against the reference interpreter."""
+"""Convolutions of every shape and order, for all vector widths, against the interpreter."""
 
 from __future__ import annotations
 

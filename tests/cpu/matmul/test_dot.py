@@ -1,4 +1,4 @@
-"""Dots in every order of their dimensions, of every kind of type, for every width of vectors, against the reference interpreter."""
+"""Dots in every dimension order, of all types and vector widths, against the interpreter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights that are literals of the program go through the same kernels as weights that are arguments."""
+"""Constant weights go through the same kernels as weights that are arguments."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ PACKED = {
         [(32, 5, 3, 3), (1, 5, 9, 32)],
     ),
 }  # fmt: skip
-"""Programs whose constants are packed when they are compiled, or must not be."""
+"""Programs whose constants are packed at compile time, or must not be."""
 
 
 @pytest.mark.parametrize("name", PACKED)

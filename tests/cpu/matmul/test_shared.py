@@ -1,4 +1,7 @@
-"""Routines that programs share: compiled once, shown with each program that uses them, and part of what is saved; the walk over blocks by itself."""
+"""Routines that programs share, and the loop over blocks.
+
+They are compiled once, shown with each program that uses them, and part of saved executables.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ def arrays(m: int, k: int, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Unit]:
-    """The modules that LLVM compiles from here on, none of them known before."""
+    """The modules that LLVM compiles from now on, with empty caches."""
     seen: list[Unit] = []
     known = objects.compile_unit
 
@@ -75,7 +78,7 @@ def test_a_saved_dot_has_its_routines_with_it(tmp_path, compiled):
     assert any(u.shared for u in compiled)
 
 
-# -- the walk -----------------------------------------------------------------------------------------------------
+# -- the walk --------------------------------------------------------------------------------------
 
 WALKS = {
     "one span": [Span(5, 1, (4, 0, 8))],

@@ -1,4 +1,4 @@
-"""Special functions and pictures on the host, against what is known of them."""
+"""Special functions and image ops on the host, against known values."""
 
 from __future__ import annotations
 

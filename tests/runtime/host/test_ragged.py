@@ -1,4 +1,4 @@
-"""Ragged tensors made dense or sparse on the host."""
+"""Ragged tensors converted to dense or sparse ones on the host."""
 
 from __future__ import annotations
 

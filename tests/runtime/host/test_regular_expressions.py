@@ -1,4 +1,4 @@
-"""RE2's meaning of patterns and rewrites, by RE2 where it is installed and by Python's re, which never takes long."""
+"""RE2's semantics of patterns and rewrites, by RE2 if installed, or by Python's re in time."""
 
 from __future__ import annotations
 

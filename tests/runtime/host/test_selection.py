@@ -1,4 +1,4 @@
-"""Ops on the host whose results' sizes depend on values, and more ops on texts."""
+"""Host ops whose result size depends on values, and more string ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sparse updates say what the dense ones say, for the rows they name."""
+"""Sparse updates match the dense ones for the rows that they update."""
 
 from __future__ import annotations
 
