@@ -457,7 +457,7 @@ def get_static_value(tensor: Any, partial: bool = False) -> Any:
 
 
 def is_tensor(x: Any) -> bool:
-    """Whether it is a tensor, or stands for one."""
+    """Whether this is a tensor, a variable or IndexedSlices."""
     return isinstance(x, Tensor | Variable | IndexedSlices)
 
 
@@ -467,11 +467,11 @@ def executing_eagerly() -> bool:
 
 
 def disable_eager_execution() -> None:
-    """Nothing: there is none."""
+    """Do nothing: there is no eager execution."""
 
 
 def disable_v2_behavior() -> None:
-    """Nothing: what is here is version 1."""
+    """Do nothing: this is version 1."""
 
 
 def to_int32(x: Any, name: str = "ToInt32") -> Any:

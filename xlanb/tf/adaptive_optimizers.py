@@ -15,7 +15,7 @@ from xlanb.tf.states import rows, set_rows
 
 
 class AdadeltaOptimizer(Optimizer):
-    """Adadelta (Zeiler 2012): steps scaled by the averages of squared gradients and of squared steps."""
+    """Adadelta (Zeiler 2012): scale steps by running averages of squared gradients and steps."""
 
     def __init__(
         self,

@@ -1,4 +1,7 @@
-"""Functions of tensors that are several nodes: eye, linspace, meshgrid, norm, sort, roll and their kin (python/ops/{array_ops,linalg_ops,sort_ops}.py)."""
+"""Tensor functions of several nodes: eye, linspace, meshgrid, norm, sort, roll and similar ones.
+
+Source: python/ops/{array_ops,linalg_ops,sort_ops}.py.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +87,10 @@ def norm(
     name: str | None = None,
     keep_dims: bool | None = None,
 ) -> Tensor:
-    """A vector's (or matrix's, `ord` euclidean or fro) norm of order 1, 2, inf, or another number above 0."""
+    """Norm of a vector of order 1, 2, inf or another positive number, or of a matrix.
+
+    For a matrix `ord` is "euclidean" or "fro".
+    """
     keep = bool(keepdims if keepdims is not None else keep_dims)
     with name_scope(name, "norm", [tensor]):
         x = convert_to_tensor(tensor)
@@ -114,7 +120,7 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:
 
 
 def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
-    """The elements moved along dimensions, those that fall out come in again."""
+    """Shift elements along dimensions, with wrap-around."""
     return call("Roll", input, shift, axis, name=name)
 
 
@@ -233,7 +239,7 @@ def confusion_matrix(
 
 
 def hessians(ys: Any, xs: Any, name: str = "hessians") -> list[Tensor]:
-    """Matrices of second derivatives of sum(ys), one for each x, which must be a vector of known size."""
+    """Return matrices of second derivatives of sum(ys), one for each x, a vector of known size."""
     sources = list(xs) if isinstance(xs, list | tuple) else [xs]
     found = []
     for index, x in enumerate(sources):

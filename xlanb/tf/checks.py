@@ -1,4 +1,4 @@
-"""tf.assert_*: checks of tensors, now where the values are constant, else in the run (python/ops/check_ops.py)."""
+"""tf.assert_*: check tensors statically if constant, else at run time (python/ops/check_ops.py)."""
 
 from __future__ import annotations
 
@@ -110,7 +110,11 @@ def assert_rank(
     message: str | None = None,
     name: str | None = None,
 ) -> Operation:
-    """An operation that fails unless x has that rank. Raises GraphValueError now where the rank is known."""
+    """Make an operation that fails unless x has this rank.
+
+    Raises:
+        GraphValueError: the static rank differs.
+    """
     return _rank(x, rank, "Equal", "assert_rank", data, summarize, message, name)
 
 
@@ -122,7 +126,11 @@ def assert_rank_at_least(
     message: str | None = None,
     name: str | None = None,
 ) -> Operation:
-    """An operation that fails unless x has at least that rank. Raises GraphValueError now where the rank is known."""
+    """Make an operation that fails unless x has at least this rank.
+
+    Raises:
+        GraphValueError: the static rank is lower.
+    """
     return _rank(x, rank, "GreaterEqual", "assert_rank_at_least", data, summarize, message, name)
 
 
@@ -160,7 +168,11 @@ def assert_scalar(tensor: Any, name: str | None = None, message: str | None = No
 
 
 def assert_type(tensor: Any, tf_type: Any, message: str | None = None, name: str | None = None) -> Operation:
-    """Nothing. Raises GraphTypeError where the tensor has another type."""
+    """Check a tensor's type statically; return a no-op.
+
+    Raises:
+        GraphTypeError: the tensor has another type.
+    """
     with name_scope(name, "assert_type", [tensor]):
         found = convert_to_tensor(tensor, name="tensor")
         if found.dtype.base_dtype is not as_dtype(tf_type).base_dtype:
@@ -171,7 +183,11 @@ def assert_type(tensor: Any, tf_type: Any, message: str | None = None, name: str
 
 
 def assert_integer(x: Any, message: str | None = None, name: str | None = None) -> Operation:
-    """Nothing. Raises GraphTypeError where the tensor is not of integers."""
+    """Check statically that a tensor has an integer type; return a no-op.
+
+    Raises:
+        GraphTypeError: it has another type.
+    """
     with name_scope(name, "assert_integer", [x]):
         found = convert_to_tensor(x, name="x")
         if not found.dtype.is_integer:

@@ -1,4 +1,7 @@
-"""Functions of the tf namespace that are composed of a few ops: checks, printing, statistics, linear algebra, deprecated names."""
+"""Functions of the tf namespace made of several ops: checks, printing, statistics, linear algebra.
+
+Deprecated names are here too.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from xlanb.tf.checks import assert_less_equal
 from xlanb.tf.sparse import SparseTensor
 
 VERSION = "1.15.0"
-"""The version whose names these are."""
+"""The TensorFlow version whose names these are."""
 GIT_VERSION, COMPILER_VERSION, GRAPH_DEF_VERSION = "xlanb", "llvmlite", 134
 
 
@@ -42,7 +45,10 @@ def to_complex128(x: Any, name: str = "ToComplex128") -> Any:
 
 
 def print_(*inputs: Any, **how: Any) -> Operation:
-    """tf.print: an operation that writes values to stderr (or stdout) when it runs; structures and texts may stand among the tensors."""
+    """tf.print: make an operation that writes values to stderr (or stdout) when it runs.
+
+    Structures and texts may be among the tensors.
+    """
     stream = how.get("output_stream", sys.stderr)
     target = stream if isinstance(stream, str) else "stdout" if stream is sys.stdout else "stderr"
     separator = how.get("sep", " ")
@@ -78,7 +84,10 @@ def assert_near(
     message: str | None = None,
     name: str = "assert_near",
 ) -> Operation:
-    """Fail unless |x - y| <= atol + rtol |y| everywhere; both are ten times the type's precision by default."""
+    """Fail unless |x - y| <= atol + rtol |y| everywhere.
+
+    Both default to ten times the type's precision.
+    """
     first = convert_to_tensor(x)
     second = convert_to_tensor(y, first.dtype.base_dtype)
     precision = {"float16": 9.77e-4, "bfloat16": 7.8e-3, "float64": 2.220446049250313e-16}.get(
@@ -104,7 +113,11 @@ def assert_rank_in(x: Any, ranks: Sequence[int], *_data: Any, **_how: Any) -> Op
 
 
 def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> Any:
-    """The one floating type of all tensors, float32 where there are none. Raises GraphValueError where they differ."""
+    """Return the common floating type of all tensors, float32 if there are none.
+
+    Raises:
+        GraphValueError: the types differ, or one is not floating.
+    """
     found = {t.dtype.base_dtype for t in tensors or () if t is not None} | (
         {dtypes.as_dtype(dtype)} if dtype else set()
     )
@@ -116,7 +129,7 @@ def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> Any:
 
 
 def assert_proper_iterable(values: Any) -> None:
-    """Raise GraphTypeError where this is a tensor, a text, or nothing that can be iterated over."""
+    """Raise GraphTypeError if this is a tensor, a text, or not iterable."""
     if isinstance(values, Tensor | str | bytes | SparseTensor) or not hasattr(values, "__iter__"):
         raise GraphTypeError(f"Expected argument 'values' to be a 'proper' iterable.  Found: {type(values)}")
 
@@ -156,14 +169,16 @@ def bincount(
 def histogram_fixed_width(
     values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
 ) -> Tensor:
-    """How many values lie in each of nbins equal parts of a range; those beyond count for the ends."""
+    """Count the values in each of nbins equal bins; those outside the range count in the end
+    bins.
+    """
     return call("HistogramFixedWidth", values, value_range, nbins, dtype=dtype, name=name)
 
 
 def histogram_fixed_width_bins(
     values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
 ) -> Tensor:
-    """The part of the range in which each value lies."""
+    """Return the bin of each value."""
     found = convert_to_tensor(values)
     bounds = convert_to_tensor(value_range, found.dtype.base_dtype)
     place = call("Floor", math_ops.cast(nbins, found.dtype) * (found - bounds[0]) / (bounds[1] - bounds[0]))

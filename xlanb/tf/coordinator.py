@@ -1,4 +1,7 @@
-"""tf.train.Coordinator and QueueRunner: threads of a program, stopped together (python/training/{coordinator,queue_runner_impl}.py)."""
+"""tf.train.Coordinator and QueueRunner: threads of a program that stop together.
+
+Source: python/training/{coordinator,queue_runner_impl}.py.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _LOOK = 0.01
 
 
 class Coordinator:
-    """Lets several threads stop together, and hands on the first error of any of them."""
+    """Stop several threads together, and re-raise the first error of any of them."""
 
     def __init__(self, clean_stop_exception_types: tuple[type[BaseException], ...] | None = None) -> None:
         self._clean = clean_stop_exception_types or (OutOfRangeError,)
@@ -55,12 +58,12 @@ class Coordinator:
         return self._stop.is_set()
 
     def wait_for_stop(self, timeout: float | None = None) -> bool:
-        """Wait until a stop is asked for, at most so many seconds; whether it was."""
+        """Wait up to `timeout` seconds until a stop is requested; return whether it was."""
         return self._stop.wait(timeout)
 
     @contextmanager
     def stop_on_exception(self) -> Iterator[None]:
-        """A block whose errors ask all threads to stop."""
+        """A block whose errors request all threads to stop."""
         try:
             yield
         except BaseException as error:  # noqa: BLE001 - handed on by join, whatever it is
@@ -76,10 +79,11 @@ class Coordinator:
         stop_grace_period_secs: float = 120,
         ignore_live_threads: bool = False,
     ) -> None:
-        """Wait until all threads are done. Raises the first error of any of them.
+        """Wait until all threads are done, and raise the first error of any of them.
 
         Raises:
-            GraphError: threads still run so many seconds after the stop was asked for, unless `ignore_live_threads`.
+            GraphError: threads still run `stop_grace_period_secs` after the stop request, unless
+                `ignore_live_threads`.
         """
         waiting = list(dict.fromkeys([*self._threads, *(threads or ())]))
         while _alive(waiting) and not self._stop.wait(_LOOK):
@@ -106,7 +110,10 @@ class Coordinator:
 
 
 def _alive(threads: Sequence[threading.Thread]) -> list[threading.Thread]:
-    """Those that work. An interrupt in `Thread.join` or `is_alive` makes Python take a thread for one that has ended."""
+    """Return the running threads.
+
+    After an interrupt in `join`, `is_alive` may be False too early.
+    """
     every = set(threading.enumerate())
     return [t for t in threads if t in every]
 
@@ -168,7 +175,9 @@ class QueueRunner:
     def create_threads(
         self, sess: Any, coord: Coordinator | None = None, daemon: bool = False, start: bool = False
     ) -> list[threading.Thread]:
-        """One thread an operation; they end with the coordinator's stop, or when the queue has no more."""
+        """Make one thread per operation; they end when the coordinator stops or the queue is
+        exhausted.
+        """
         threads = [threading.Thread(target=self._run, args=(sess, op, coord), daemon=daemon) for op in self.enqueue_ops]
         for t in threads:
             if coord is not None:
@@ -202,7 +211,9 @@ def start_queue_runners(
     start: bool = True,
     collection: str = QUEUE_RUNNERS,
 ) -> list[threading.Thread]:
-    """Start the threads of all queue runners of the graph: none where a program feeds its inputs."""
+    """Start the threads of all of the graph's queue runners; none if the program feeds its
+    inputs.
+    """
     session = sess if sess is not None else get_default_session()
     if session is None:
         raise GraphError(

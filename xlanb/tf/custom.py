@@ -1,4 +1,7 @@
-"""Gradients of one's own: tf.custom_gradient, tf.RegisterGradient and Graph.gradient_override_map (python/ops/custom_gradient.py, python/framework/registry.py)."""
+"""Custom gradients: tf.custom_gradient, tf.RegisterGradient and Graph.gradient_override_map.
+
+Source: python/ops/custom_gradient.py, python/framework/registry.py.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,9 @@ _numbers = itertools.count()
 
 
 class RegisterGradient:
-    """Decorator: the function is the gradient of an op type, or of a name that gradient_override_map gives to operations.
+    """Decorator: register the gradient of an op type, or of a name for gradient_override_map.
 
-    It is called as `function(op, *grads)`, and gives a gradient for each input.
+    It is called as `function(op, *grads)`, and returns a gradient for each input.
     """
 
     def __init__(self, op_type: str) -> None:
@@ -44,9 +47,10 @@ NoGradient = NotDifferentiable
 
 
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator for a function that gives its result and a function of the result's gradient(s) that gives those of its arguments.
+    """Decorator for a function that returns its result and a gradient function.
 
-    Variables that `f` reads get no gradient through it: hand them in as arguments.
+    The gradient function maps the gradients of the results to those of the arguments. Variables
+    that `f` reads get no gradient through it: pass them as arguments.
     """
 
     @functools.wraps(f)
@@ -79,7 +83,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
-    """`f`, whose gradient is that of the identity."""
+    """Return `f` with the gradient of the identity."""
 
     @custom_gradient
     def passed(*args: Any) -> Any:

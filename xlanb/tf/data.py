@@ -1,7 +1,7 @@
-"""tf.data: inputs as data sets, walked by iterators (python/data/ops/{dataset_ops,iterator_ops}.py).
+"""tf.data: data sets as inputs, read by iterators (python/data/ops/{dataset_ops,iterator_ops}.py).
 
-Elements are made on the host, one after the other: maps run node by node, `prefetch` and `num_parallel_calls` change nothing.
-Shuffles have seeds of their own, and so another order than TensorFlow's.
+Elements are made on the host, one after the other. Maps run node by node; `prefetch` and
+`num_parallel_calls` have no effect. The order of shuffles differs from TensorFlow's.
 """
 
 # ruff: noqa: N802 - TensorFlow's names
@@ -43,7 +43,7 @@ def _batched(spec: ArgumentSpec, size: int | None) -> ArgumentSpec:
 
 
 class Dataset:
-    """A data set: a tensor of type variant that stands for the recipe, and the specs of its elements' components.
+    """A data set: a variant tensor with its recipe, and the specs of its elements' components.
 
     Attributes:
         element_spec: a Spec for each component, in the structure of the elements.
@@ -86,9 +86,9 @@ class Dataset:
     def from_generator(
         generator: Callable[..., Any], output_types: Any, output_shapes: Any = None, args: Sequence[Any] = ()
     ) -> Dataset:
-        """What a generator function of Python yields, called anew for each walk.
+        """Make a data set of a Python generator function, called anew for each iteration.
 
-        It is run to its end, or its first 2**20 elements, when a walk begins.
+        It is run to its end, or for its first 2**20 elements, when an iteration begins.
         """
         types = [as_dtype(t) for t in flatten(output_types)]
         shapes = (
@@ -124,7 +124,7 @@ class Dataset:
 
     @staticmethod
     def range(*args: Any) -> Dataset:
-        """Numbers as int64: below `stop`, from `start` on, by `step`, as Python's range takes them."""
+        """Integers (int64) with the arguments of Python's range."""
         start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1) if len(args) == 2 else args
         spec = ArgumentSpec(dtypes.int64, TensorShape([]))
         parts = [_int64(start, "start"), _int64(stop, "stop"), _int64(step, "step")]
@@ -150,7 +150,11 @@ class Dataset:
         return self._by_function("MapDataset", made, _structure(made), f=made.ref)
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:
-        """The elements for which `predicate` is True. Raises GraphTypeError where it gives no scalar of bool."""
+        """Keep the elements for which `predicate` is True.
+
+        Raises:
+            GraphTypeError: it does not return a bool scalar.
+        """
         made = self._function(predicate, "filter")
         if len(made.results) != 1 or made.results[0].dtype is not dtypes.bool_:
             raise GraphTypeError(
@@ -172,7 +176,7 @@ class Dataset:
         return self._by_function("InterleaveDataset", made, spec, *sizes, f=made.ref)
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
-        """What a function of data sets makes of this one."""
+        """Return `transformation_func` of this data set."""
         return transformation_func(self)
 
     def batch(self, batch_size: Any, drop_remainder: Any = False) -> Dataset:
@@ -186,7 +190,9 @@ class Dataset:
     def padded_batch(
         self, batch_size: Any, padded_shapes: Any = None, padding_values: Any = None, drop_remainder: Any = False
     ) -> Dataset:
-        """Batches of elements of different sizes, filled up to the largest, or to `padded_shapes` where these are known."""
+        """Batch elements of different sizes, padded to the largest, or to `padded_shapes` if
+        known.
+        """
         specs = flatten(self.element_spec)
         shapes = [s.shape for s in specs] if padded_shapes is None else _shapes_like(self.element_spec, padded_shapes)
         with name_scope("padded_shapes"):
@@ -283,7 +289,7 @@ class Dataset:
         return Iterator(handle, None, self.element_spec)
 
     def make_initializable_iterator(self, shared_name: str | None = None) -> Iterator:
-        """An iterator whose `initializer` must be run first."""
+        """Make an iterator; its `initializer` must be run first."""
         specs = flatten(self.element_spec)
         handle = call(
             "IteratorV2", shared_name=shared_name or "", container="", output_types=[s.dtype for s in specs], output_shapes=[s.shape for s in specs]
@@ -419,7 +425,7 @@ class Iterator:
 
     @staticmethod
     def from_string_handle(string_handle: Any, output_types: Any, output_shapes: Any = None) -> Iterator:
-        """The iterator whose `string_handle` is fed."""
+        """Make an iterator for a fed `string_handle` of another one."""
         types = [as_dtype(t) for t in flatten(output_types)]
         shapes = (
             [TensorShape(None)] * len(types) if output_shapes is None else _shapes_like(output_types, output_shapes)

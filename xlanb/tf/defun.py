@@ -27,7 +27,11 @@ class ArgumentSpec:
 
 @dataclass(frozen=True)
 class Defined:
-    """A function that was made: its name, the tensors from outside that it takes after its arguments, what the Python function gave, and the results' specs."""
+    """A function made from Python: its name, the outside tensors it takes after its arguments, its
+    results.
+
+    `given` is the Python function's return value; the results' specs are kept too.
+    """
 
     ref: FunctionRef
     captures: tuple[Tensor, ...]
@@ -36,12 +40,14 @@ class Defined:
 
 
 def define(label: str, function: Callable[..., Any], arguments: Sequence[Any]) -> Defined:
-    """Call `function` with tensors in the place of the specs in `arguments` (structures of them), and make a function of the nodes it made.
+    """Trace `function` with tensors for the specs in `arguments`, and make a library function of
+    its nodes.
 
-    The default graph is left as it was but for its library; tensors and variables of it that the function reads are captures.
+    `arguments` are structures of specs. Except for its library, the default graph is unchanged; its
+    tensors and variables that the function reads are captures.
 
     Raises:
-        GraphError: what it gives is no structure of tensors.
+        GraphError: the return value is not a structure of tensors.
     """
     graph = get_default_graph()
     names = dict(graph.names.in_use)
@@ -65,7 +71,9 @@ def _argument(graph: Graph, spec: ArgumentSpec, index: int) -> Tensor:
 
 
 def closed_function(label: str, result: Tensor) -> FunctionRef:
-    """A function without arguments that computes a tensor of the default graph from copies of all the nodes it needs."""
+    """Make a function without arguments that computes a tensor, from copies of all nodes it
+    needs.
+    """
     needed = needed_by([result.op])
     ordered = [op for op in result.graph if op in set(needed)]
     return function_of_nodes(result.graph, label, ordered, (), (result,))

@@ -1,4 +1,7 @@
-"""tf.distributions: the few that programs draw from: Normal, Bernoulli, Categorical, Uniform, and vectors of normals (python/ops/distributions)."""
+"""tf.distributions: Normal, Bernoulli, Categorical, Uniform and diagonal multivariate normals.
+
+Source: python/ops/distributions.
+"""
 
 from __future__ import annotations
 
@@ -152,7 +155,7 @@ class Categorical:
 
 
 class MultivariateNormalDiag:
-    """Vectors whose components are independent normals."""
+    """Vectors with independent normal components."""
 
     def __init__(self, loc: Any, scale_diag: Any, name: str = "MultivariateNormalDiag", **_ignored: Any) -> None:
         self.parts = Normal(loc, scale_diag)
@@ -178,7 +181,11 @@ class MultivariateNormalDiag:
 def kl_divergence(
     distribution_a: Any, distribution_b: Any, allow_nan_stats: bool = True, name: str | None = None
 ) -> Any:
-    """The Kullback-Leibler divergence of two distributions of one kind, in nats. Raises UnimplementedError for others."""
+    """Kullback-Leibler divergence of two distributions of one kind, in nats.
+
+    Raises:
+        UnimplementedError: another pair of kinds.
+    """
     a, b = distribution_a, distribution_b
     if isinstance(a, Normal) and isinstance(b, Normal):
         ratio = call("Square", a.scale / b.scale)

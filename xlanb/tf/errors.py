@@ -1,4 +1,4 @@
-"""tf.errors: TensorFlow's names for what goes wrong in a run, as the kinds of XlanbError that are raised here."""
+"""tf.errors: TensorFlow's names of run-time errors, for the XlanbErrors raised here."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""tf.estimator: training, evaluating and predicting with a model function (python/estimator of TensorFlow 1).
+"""tf.estimator: train, evaluate and predict with a model function (TensorFlow 1's
+python/estimator).
 
-Each call builds a new graph by the model function and runs it in a monitored session, which saves
-checkpoints to `model_dir` and goes on from the last one. There is one process and no cluster.
+Each call builds a new graph with the model function and runs it in a monitored session, which saves
+checkpoints to `model_dir` and continues from the last one. There is one process and no cluster.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from xlanb.tf.steps import create_global_step, get_global_step
 
 
 class ModeKeys:
-    """What a model function is asked for."""
+    """The modes of a model function."""
 
     TRAIN = "train"
     EVAL = "eval"
@@ -45,10 +46,10 @@ class ModeKeys:
 
 
 class EstimatorSpec(NamedTuple):
-    """What a model function gives: of these, what its mode needs.
+    """A model function's return value: the fields that its mode needs.
 
     `predictions`: a tensor or a dictionary of tensors. `loss`: a scalar. `train_op`: runs one step.
-    `eval_metric_ops`: {name: (value, update)}, as those of tf.metrics.
+    `eval_metric_ops`: {name: (value, update)}, as in tf.metrics.
     """
 
     mode: str
@@ -65,7 +66,9 @@ class EstimatorSpec(NamedTuple):
 
 
 class RunConfig:
-    """How an estimator runs: where it saves, how often it logs and saves, and the session's configuration."""
+    """Settings of an estimator: where it saves, how often it logs and saves, the session's
+    configuration.
+    """
 
     def __init__(
         self,
@@ -97,15 +100,16 @@ class RunConfig:
 
 
 class Estimator:
-    """A model that is trained, evaluated and asked by its model function.
+    """A model that is trained, evaluated and used for prediction through its model function.
 
     Args:
-        model_fn: `model_fn(features, labels, mode, params, config)`, of which it may take any, and which
-            returns an EstimatorSpec.
+        model_fn: `model_fn(features, labels, mode, params, config)`, with any subset of these
+            arguments; returns an EstimatorSpec.
         model_dir: folder of checkpoints; a temporary one by default.
         config: a RunConfig.
         params: a dictionary for the model function.
-        warm_start_from: a checkpoint, or a folder of them, whose variables a first training begins with.
+        warm_start_from: a checkpoint, or a folder of them, with initial variables for a first
+            training.
     """
 
     def __init__(
@@ -137,10 +141,10 @@ class Estimator:
         max_steps: int | None = None,
         saving_listeners: Any = None,
     ) -> Estimator:
-        """Train on what `input_fn` gives, for `steps` more steps or up to step `max_steps`, or to its end.
+        """Train on the input for `steps` more steps, up to step `max_steps`, or to the input's end.
 
         Raises:
-            ArgumentError: both limits are given, or the model function gives no loss or train_op.
+            ArgumentError: both limits are given, or the model function returns no loss or train_op.
         """
         if steps is not None and max_steps is not None:
             raise ArgumentError("Estimator.train takes steps or max_steps, not both")
@@ -177,10 +181,11 @@ class Estimator:
         checkpoint_path: str | None = None,
         name: str | None = None,
     ) -> dict[str, Any]:
-        """The metrics over what `input_fn` gives (`steps` batches of it): loss, global_step and the model's own.
+        """Return the metrics over the input (`steps` batches of it): loss, global_step and the
+        model's.
 
         Raises:
-            ArgumentError: there is no checkpoint, or the model function gives no loss.
+            ArgumentError: there is no checkpoint, or the model function returns no loss.
         """
         del name
         with Graph().as_default():
@@ -212,10 +217,10 @@ class Estimator:
         checkpoint_path: str | None = None,
         yield_single_examples: bool = True,
     ) -> Iterator[Any]:
-        """The model's predictions, example by example or (`yield_single_examples` false) batch by batch.
+        """Yield the model's predictions by example, or by batch without `yield_single_examples`.
 
         Raises:
-            ArgumentError: there is no checkpoint, or the model function gives no predictions.
+            ArgumentError: there is no checkpoint, or the model function returns no predictions.
         """
         with Graph().as_default():
             spec = self._build(input_fn, ModeKeys.PREDICT, ("predictions",))
@@ -242,7 +247,7 @@ class Estimator:
         return load_variable(self._checkpoint(None), name)
 
     def export_savedmodel(self, *_args: Any, **_options: Any) -> str:
-        """Not there: ArgumentError says what is."""
+        """Raise ArgumentError: not supported; the message names an alternative."""
         raise ArgumentError(
             "Estimator.export_savedmodel is not in xlanb: build the graph with the model function and write it with graph.save"
         )
@@ -278,7 +283,7 @@ class Estimator:
         return MonitoredSession(creator, hooks)
 
     def _warmed(self, scaffold: Scaffold) -> Scaffold:
-        """The scaffold whose session begins with the variables to warm-start from, in a first training."""
+        """Return a scaffold that loads the warm-start variables before a first training."""
         if self._warm is None or self.latest_checkpoint() is not None:
             return scaffold
         path = latest_checkpoint(self._warm) or self._warm
@@ -340,15 +345,16 @@ def numpy_input_fn(
     queue_capacity: int = 1000,
     num_threads: int = 1,
 ) -> Callable[[], Any]:
-    """An input function over arrays: batches of `x` (an array or a dictionary of them) and of `y`.
+    """Make an input function over arrays: batches of `x` (an array or a dictionary of them) and of
+    `y`.
 
     Args:
         x: features; arrays of one length.
         y: labels of that length, or None.
         batch_size: examples in a batch; the last one of all epochs may have fewer.
-        num_epochs: how often all are given; None for ever.
-        shuffle: whether in another order in each epoch; must be given.
-        queue_capacity: of the queue that TensorFlow has here; how many examples are shuffled at once.
+        num_epochs: the number of epochs; None for endless ones.
+        shuffle: whether each epoch has another order; required.
+        queue_capacity: how many examples are shuffled at once, as by TensorFlow's queue.
         num_threads: has no effect.
 
     Raises:

@@ -1,4 +1,4 @@
-"""tf.flags and tf.app: a program's own command line (absl's flags, in what programs of 2017 use of them)."""
+"""tf.flags and tf.app: a program's command line, with absl's flags as programs of 2017 use them."""
 
 # ruff: noqa: N802 - TensorFlow's names
 
@@ -13,14 +13,14 @@ from xlanb.errors import FlagError, nearest
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong with a command line as an error of ours, instead of leaving the program."""
+    """Report command line errors as FlagError, instead of exiting."""
 
     def error(self, message: str) -> Never:
         raise FlagError(message)
 
 
 class _Flags:
-    """`tf.flags.FLAGS`: a defined flag's value as an attribute; the command line is parsed when one is first read."""
+    """`tf.flags.FLAGS`: flags as attributes; the command line is parsed when one is first read."""
 
     def __init__(self) -> None:
         self.__dict__["_parser"] = _Parser(allow_abbrev=False, add_help=True)
@@ -29,10 +29,10 @@ class _Flags:
         self.__dict__["_is_parsed"] = False
 
     def __call__(self, argv: Sequence[str], known_only: bool = False) -> list[str]:
-        """Parse `argv`, whose first element is the program; what is left over comes back.
+        """Parse `argv`, with the program first; return the remaining arguments.
 
         Raises:
-            FlagError: a value that does not fit, or an unknown flag unless `known_only`.
+            FlagError: an invalid value, or an unknown flag unless `known_only`.
         """
         found, rest = self._parser.parse_known_args(list(argv)[1:])
         unknown = [a for a in rest if a.startswith("--")]
@@ -106,7 +106,7 @@ def DEFINE_integer(
     lower_bound: int | None = None,
     upper_bound: int | None = None,
 ) -> None:
-    """A flag that is an integer, within bounds where they are given."""
+    """Define an integer flag, with optional bounds."""
 
     def number(text: str) -> int:
         value = int(text, 0)
@@ -143,7 +143,9 @@ DEFINE_bool = DEFINE_boolean
 
 
 def run(main: Callable[[list[str]], Any] | None = None, argv: list[str] | None = None) -> Never:
-    """tf.app.run: parse the defined flags, call `main` (or the program's own) with the rest, and leave with what it gives."""
+    """tf.app.run: parse flags, call `main` (or the program's) with the rest, exit with its
+    result.
+    """
     rest = FLAGS(sys.argv if argv is None else argv, known_only=True)
     function = main or sys.modules["__main__"].main
     sys.exit(function(rest))

@@ -1,4 +1,6 @@
-"""tf.function: a function of arrays that is compiled as a whole, or, among tensors of a graph, a part of that graph."""
+"""tf.function: a function that is compiled as a whole for arrays, or added to the graph for
+tensors.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class ConcreteFunction:
-    """A function for arguments of certain shapes: `graph` is what it traced to, `inputs` and `outputs` are its tensors there."""
+    """A function for arguments of given shapes: its `graph`, with its `inputs` and `outputs`."""
 
     graph: Graph
     inputs: list[Tensor]
@@ -54,10 +56,10 @@ class ConcreteFunction:
 
 
 class TensorFlowFunction:
-    """What tf.function makes of a Python function.
+    """A Python function wrapped by tf.function.
 
-    Called with tensors or variables it adds its nodes to the graph, in a scope that XLA compiles where jit_compile is set; called with arrays it is
-    compiled for their shapes, as by xlanb.jit, and run.
+    Called with tensors or variables, it adds its nodes to the graph, in a jit scope if jit_compile
+    is set. Called with arrays, it is compiled for their shapes, as by xlanb.jit, and run.
     """
 
     def __init__(self, python_function: Callable[..., Any], input_signature: Any, *, jit_compile: bool) -> None:
@@ -81,10 +83,10 @@ class TensorFlowFunction:
         return self if instance is None else functools.partial(self, instance)
 
     def get_concrete_function(self, *args: Any) -> ConcreteFunction:
-        """The function for arguments like these: TensorSpecs or arrays, by default those of the input signature.
+        """Return the function for TensorSpecs or arrays, by default those of the input signature.
 
         Raises:
-            GraphValueError: a spec whose sizes are not all known.
+            GraphValueError: a spec has unknown sizes.
         """
         given = args or tuple(self.input_signature or ())
         arrays = [a.example() if isinstance(a, TensorSpec) else np.asarray(a) for a in given]
@@ -92,7 +94,10 @@ class TensorFlowFunction:
         return ConcreteFunction(graph, inputs, flatten(result), self._compiled)
 
     def experimental_get_compiler_ir(self, *args: Any) -> Callable[..., str]:
-        """A function of a stage, "hlo" or "optimized_hlo" (also "optimized_hlo_dot"), that gives its text."""
+        """Return a function of a stage that returns its text.
+
+        Stages: "hlo", "optimized_hlo", "optimized_hlo_dot".
+        """
         arrays = [a.example() if isinstance(a, TensorSpec) else np.asarray(a) for a in args]
 
         def text(stage: str = "hlo") -> str:
@@ -109,7 +114,10 @@ def function(
     func: Any = None, input_signature: Any = None, autograph: bool = True, jit_compile: bool | None = None,
     experimental_compile: bool | None = None, reduce_retracing: bool = False, **_ignored: Any,
 ) -> Any:  # fmt: skip
-    """Decorator, with arguments or without: see `Function`. Python's own if and while are not turned into the graph's."""
+    """Decorator, with or without arguments: see `TensorFlowFunction`.
+
+    Python's own if and while are not converted to graph control flow.
+    """
     compiled = bool(jit_compile if jit_compile is not None else experimental_compile)
     if func is not None:
         return TensorFlowFunction(func, input_signature, jit_compile=compiled)

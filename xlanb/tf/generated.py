@@ -62,9 +62,10 @@ SPECTRAL = {"fft": "FFT", "ifft": "IFFT", "fft2d": "FFT2D", "ifft2d": "IFFT2D", 
 
 
 def function_of(op_type: str, name: str) -> Callable[..., Any]:
-    """The function that makes a node of this type: inputs and then attributes by position or by the op table's names, and `name`.
+    """Make the function that builds a node of this type.
 
-    It gives the output, a tuple of several, or the operation where there is none.
+    It takes inputs and attributes by position or by the op table's names, and `name`. It returns
+    the output, a tuple of several, or the operation if there is none.
     """
     op_def = get_op(op_type)
     order = [a.name for a in op_def.inputs]

@@ -1,4 +1,4 @@
-"""tf.gfile: files by TensorFlow's names (python/platform/gfile.py); paths are those of this machine."""
+"""tf.gfile: files under TensorFlow's names (python/platform/gfile.py); paths are local."""
 
 # ruff: noqa: N802, SIM115 - TensorFlow's names; the object is the context manager
 
@@ -19,7 +19,7 @@ class NotFoundError(XlanbError, FileNotFoundError):
 
 
 class GFile:
-    """A file; opened when it is first read from or written to. `mode` is Python's, "r" gives text and "rb" bytes."""
+    """A file, opened on first use. `mode` is Python's: "r" reads text and "rb" bytes."""
 
     def __init__(self, name: str | os.PathLike[str], mode: str = "r") -> None:
         self.name = os.fspath(name)
@@ -63,7 +63,7 @@ class GFile:
         return Stat(self.name).st_size
 
     def flush(self) -> None:
-        """Hand what is written to the system."""
+        """Flush written data to the operating system."""
         if self._file is not None:
             self._file.flush()
 
@@ -141,7 +141,7 @@ def Copy(oldpath: str, newpath: str, overwrite: bool = False) -> None:
 
 
 def Rename(oldname: str, newname: str, overwrite: bool = False) -> None:
-    """Give a file another name. Raises FileExistsError unless `overwrite` where the new one is there."""
+    """Rename a file. Raises FileExistsError if the new name exists, unless `overwrite`."""
     if Path(newname).exists() and not overwrite:
         raise FileExistsError(newname)
     Path(oldname).replace(newname)

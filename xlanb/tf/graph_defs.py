@@ -1,4 +1,7 @@
-"""tf.GraphDef, tf.import_graph_def and tf.graph_util: graphs as messages of protobuf (python/framework/{importer,graph_util_impl}.py)."""
+"""tf.GraphDef, tf.import_graph_def and tf.graph_util: graphs as protobuf messages.
+
+Source: python/framework/{importer,graph_util_impl}.py.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +37,11 @@ def import_graph_def(
 ) -> list[Any] | None:  # fmt: skip
     """Copy a GraphDef's nodes into the default graph, below the scope `name` ("import").
 
-    `input_map`: names of its tensors -> tensors to be read instead; `return_elements`: names of nodes and tensors to give back.
+    `input_map`: names of its tensors -> tensors to read instead; `return_elements`: names of nodes
+    and tensors to return.
 
     Raises:
-        GraphValueError: a name that is not in it.
+        GraphValueError: a name is not in it.
     """
     source = Graph.from_graphdef(graph_def if isinstance(graph_def, bytes) else graph_def.SerializeToString())
     graph = get_default_graph()
@@ -109,7 +113,10 @@ def convert_variables_to_constants(
     variable_names_whitelist: Any = None,
     variable_names_blacklist: Any = None,
 ) -> Any:
-    """A GraphDef message of what these nodes need, with variables as constants of their values in the session (a frozen graph)."""
+    """Freeze a graph: a GraphDef of the nodes that these need, with variables as constants.
+
+    The values are those in the session.
+    """
     found = extract_sub_graph(input_graph_def, output_node_names)
     graph = Graph.from_graphdef(found.SerializeToString())
     for op in graph.get_operations():

@@ -1,4 +1,7 @@
-"""tf.image: what pictures go through on their way to a network (python/ops/image_ops_impl.py). Files of pictures are not decoded here: read them with NumPy."""
+"""tf.image: image preprocessing (python/ops/image_ops_impl.py).
+
+Image files are not decoded here: read them with NumPy.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ def resize_images(
     images: Any, size: Any, method: Any = ResizeMethod.BILINEAR, align_corners: bool = False, preserve_aspect_ratio: bool = False,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """Pictures, or one, in another size. Raises GraphValueError for a method that does not exist."""
+    """Resize images, or a single one. Raises GraphValueError for an unknown method."""
     if preserve_aspect_ratio:
         raise GraphValueError("resize_images: preserve_aspect_ratio is not supported")
     if method not in _RESIZE:
@@ -137,7 +140,7 @@ def transpose_image(image: Any) -> Tensor:
 
 
 def rot90(image: Any, k: int = 1, name: str | None = None) -> Tensor:
-    """Turned counter-clockwise k times by 90 degrees."""
+    """Rotate counter-clockwise by k times 90 degrees."""
     with name_scope(name, "rot90", [image]):
         found = _picture(image)
         for _ in range(k % 4):
@@ -210,7 +213,9 @@ def central_crop(image: Any, central_fraction: float) -> Any:
 
 
 def per_image_standardization(image: Any) -> Any:
-    """Mean 0 and variance 1, each picture by itself; the deviation is at least 1 / sqrt(elements)."""
+    """Normalize each image to mean 0 and variance 1; the deviation is at least 1 /
+    sqrt(elements).
+    """
     with name_scope(None, "per_image_standardization", [image]) as scope:
         found = math_ops.cast(_picture(image), dtypes.float32)
         count = math_ops.reduce_prod(shape(found)[-3:])
@@ -340,7 +345,7 @@ def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = Non
 
 
 def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Any:
-    """The hue turned by a part of a circle."""
+    """Shift the hue by a fraction of the colour circle."""
     with name_scope(name, "adjust_hue", [image]):
         return _in_float(image, lambda x: _hsv(x, delta, 1.0))
 
@@ -357,7 +362,7 @@ def random_saturation(image: Any, lower: float, upper: float, seed: int | None =
 
 
 def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Any:
-    """The hue turned by chance."""
+    """Shift the hue at random."""
     return adjust_hue(image, random_uniform([], -max_delta, max_delta, seed=seed))
 
 
@@ -399,7 +404,10 @@ def image_gradients(image: Any) -> tuple[Tensor, Tensor]:
 def non_max_suppression(
     boxes: Any, scores: Any, max_output_size: Any, iou_threshold: float = 0.5, score_threshold: float = float("-inf"), name: str | None = None
 ) -> Tensor:  # fmt: skip
-    """Boxes [y1, x1, y2, x2] by falling score, those left out that overlap a better one by more than iou_threshold."""
+    """Select boxes [y1, x1, y2, x2] by descending score.
+
+    Boxes that overlap a better one by more than iou_threshold are left out.
+    """
     return call(
         "NonMaxSuppressionV3",
         boxes,

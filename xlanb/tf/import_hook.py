@@ -1,12 +1,13 @@
-"""`import tensorflow` as `xlanb.tf`: an import hook for programs of TensorFlow 1, installed on request.
+"""`import tensorflow` as `xlanb.tf`: an import hook for programs of TensorFlow 1, installed on
+request.
 
     with as_tensorflow():
         import tensorflow as tf                      # xlanb.tf
         from tensorflow.python.client import timeline    # xlanb.tf.python.client.timeline
 
-While it is installed, `tensorflow` and every module below it is the module of the same name below
-`xlanb.tf`; one that is not there raises ModuleNotFoundError. Removing it forgets these names, so that
-the next import finds the real TensorFlow.
+While it is installed, `tensorflow` and its submodules are the modules of the same names in
+`xlanb.tf`; a missing one raises ModuleNotFoundError. Removing the hook removes these names too, so
+that the next import finds the real TensorFlow.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _REAL, _OURS = "tensorflow", "xlanb.tf"
 
 
 class _SameModule(Loader):
-    """Loads a module of xlanb.tf under another name: the same object, which stays as it is."""
+    """Load a module of xlanb.tf under another name, as the same object."""
 
     def __init__(self, ours: str) -> None:
         self._ours = ours
@@ -68,7 +69,7 @@ _FINDER = _Finder()
 
 
 def install() -> None:
-    """Let `import tensorflow` be xlanb.tf from here on; nothing happens if it is already.
+    """Make `import tensorflow` import xlanb.tf; repeated calls do nothing.
 
     Raises:
         ArgumentError: the real TensorFlow is imported in this process.
@@ -84,7 +85,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Let `import tensorflow` find the real one again; nothing happens if it does."""
+    """Make `import tensorflow` import the real one again; repeated calls do nothing."""
     if _FINDER not in sys.meta_path:
         return
     sys.meta_path.remove(_FINDER)

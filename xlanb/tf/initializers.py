@@ -42,7 +42,7 @@ class Identity:
     dtype: Any = float32
 
     def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
-        """The initial value. Raises GraphValueError for what is not a matrix."""
+        """Return the initial value. Raises GraphValueError if the shape is not a matrix's."""
         sizes = [int(d) for d in shape]
         if len(sizes) != 2:
             raise GraphValueError(f"Identity matrix initializer can only be used for 2D matrices, not {sizes}")

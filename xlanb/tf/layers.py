@@ -1,4 +1,7 @@
-"""tf.layers: layers as functions, with variables in scopes of their own, as TensorFlow 1 names and builds them (python/layers in TensorFlow 1.15)."""
+"""tf.layers: layers as functions, with variables in their own scopes, as in TensorFlow 1.15.
+
+Source: python/layers.
+"""
 
 # ruff: noqa: N802 - TensorFlow's names
 
@@ -26,12 +29,12 @@ _ZEROS, _ONES = initializers.Zeros(), initializers.Ones()
 
 
 class Layer:
-    """A layer: its variables are made when it is first called, and shared by later calls.
+    """A layer: its variables are made at the first call, and shared by later calls.
 
-    A kind of layer says what it makes (`build`, of the input's shape) and what it computes (`call`).
+    A subclass defines `build` (makes variables, from the input's shape) and `call` (computes).
 
     Attributes:
-        name: of its scope, numbered where taken. variables: what it made. losses: of its regularizers.
+        name: its scope's, numbered if taken. variables: all it made. losses: of its regularizers.
         updates: operations of its moving averages.
     """
 
@@ -102,7 +105,7 @@ class Layer:
         return made
 
     def __call__(self, inputs: Any, **how: Any) -> Any:
-        """The layer's results for inputs; operations of moving averages go to the collection "update_ops"."""
+        """Apply the layer; operations of moving averages go to the collection "update_ops"."""
         if self._scope is None:
             base = self._given_name or self._kind
             with variable_scope(base if self._reuse else None, base) as captured:
@@ -323,7 +326,11 @@ class SeparableConv2D(Conv):
         self._pointwise_how = (pointwise_initializer, pointwise_regularizer)
 
     def build(self, input_shape: TensorShape) -> None:
-        """depthwise_kernel [h, w, channels, multiplier], pointwise_kernel [1, 1, channels * multiplier, filters], bias."""
+        """Make the depthwise and pointwise kernels and the bias.
+
+        depthwise_kernel: [h, w, channels, multiplier]; pointwise_kernel: [1, 1, channels *
+        multiplier, filters].
+        """
         channels = _known(input_shape, 1 if self._first else -1, "SeparableConv2D")
         shape = [*self.kernel_size, channels, self._multiplier]
         self.depthwise_kernel = self.add_variable("depthwise_kernel", shape, *self._depthwise_how)
@@ -582,7 +589,10 @@ def separable_conv2d(
 def batch_normalization(
     inputs: Any, *args: Any, training: Any = False, name: str | None = None, reuse: Any = None, **how: Any
 ) -> Any:
-    """Batch normalisation. Arguments as of `BatchNormalization`; the averages' updates go to the collection "update_ops"."""
+    """Normalize batches, with the arguments of `BatchNormalization`.
+
+    The averages' updates go to the collection "update_ops".
+    """
     how.update(name=name, _reuse=reuse, _scope=name)
     return BatchNormalization(*args, **how)(inputs, training=training)
 

@@ -1,4 +1,7 @@
-"""Learning rates that decay with the step, as tf.train's functions build them (python/training/learning_rate_decay.py)."""
+"""Learning rates that decay with the step, as tf.train's functions build them.
+
+Source: python/training/learning_rate_decay.py.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,9 @@ def exponential_decay(
     staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """learning_rate * decay_rate ^ (step / decay_steps), the exponent rounded down where `staircase`."""
+    """learning_rate * decay_rate ^ (step / decay_steps), the exponent rounded down if
+    `staircase`.
+    """
     with name_scope(name, "ExponentialDecay") as scope:
         rate, steps, factor, step = _start(learning_rate, global_step, decay_steps, decay_rate)
         p = step / steps
@@ -76,7 +81,10 @@ def polynomial_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, end_learning_rate: Any = 0.0001, power: Any = 1.0, cycle: bool = False,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """(learning_rate - end) * (1 - step / decay_steps) ^ power + end; the end is kept, or `cycle` begins anew."""
+    """(learning_rate - end) * (1 - step / decay_steps) ^ power + end.
+
+    After decay_steps it stays at the end, or starts again with `cycle`.
+    """
     with name_scope(name, "PolynomialDecay") as scope:
         rate = convert_to_tensor(learning_rate, name="initial_learning_rate")
         end, exponent, step, steps = (

@@ -1,4 +1,6 @@
-"""tf.logging: the log of a program, on stderr under the logger "tensorflow" (python/platform/tf_logging.py)."""
+"""tf.logging: a program's log on stderr, by the logger "tensorflow"
+(python/platform/tf_logging.py).
+"""
 
 from __future__ import annotations
 
@@ -59,6 +61,6 @@ def log_every_n(level: int, message: str, n: int, *args: Any) -> None:
 
 
 def flush() -> None:
-    """Write out what is held back."""
+    """Write buffered lines."""
     for handler in _log.handlers:
         handler.flush()

@@ -1,4 +1,6 @@
-"""tf.losses: the mean of a loss per example, weighted, and kept in the collection "losses" (python/ops/losses/losses_impl.py)."""
+"""tf.losses: weighted mean losses, kept in the collection "losses"
+(python/ops/losses/losses_impl.py).
+"""
 
 from __future__ import annotations
 
@@ -267,7 +269,7 @@ def sparse_softmax_cross_entropy(
     labels: Any, logits: Any, weights: Any = 1.0, scope: str | None = None, loss_collection: str | None = GraphKeys.LOSSES,
     reduction: str = _MEAN,
 ) -> Tensor:  # fmt: skip
-    """Cross entropy of labels that are numbers of classes; a last dimension of 1 is dropped from them."""
+    """Cross entropy with class numbers as labels; their last dimension is dropped if it is 1."""
     with name_scope(scope, "sparse_softmax_cross_entropy_loss", [logits, labels, weights]) as name:
         labels, logits = squeezed(labels, logits, 1)
         weights = convert_to_tensor(weights)
@@ -278,7 +280,10 @@ def sparse_softmax_cross_entropy(
 
 
 def squeezed(labels: Any, predictions: Any, difference: int = 0) -> tuple[Tensor, Tensor]:
-    """Labels and predictions, one of them without its last dimension of 1 where their ranks then differ by `difference`."""
+    """Drop the last dimension of 1 from labels or predictions to make their ranks match.
+
+    Their ranks should differ by `difference`.
+    """
     with name_scope(None, "remove_squeezable_dimensions", [labels, predictions]):
         predictions, labels = convert_to_tensor(predictions), convert_to_tensor(labels)
         ranks = predictions.shape.rank, labels.shape.rank

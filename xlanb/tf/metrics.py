@@ -1,6 +1,7 @@
-"""tf.metrics: values that are gathered over many runs in local variables (python/ops/metrics_impl.py).
+"""tf.metrics: values accumulated over many runs in local variables (python/ops/metrics_impl.py).
 
-Each gives (value, update): `update` takes one batch in and gives the value with it, `value` is that of all batches so far.
+Each function returns (value, update): `update` adds a batch and returns the new value, `value` is
+that of all batches so far.
 """
 
 from __future__ import annotations

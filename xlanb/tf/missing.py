@@ -1,4 +1,4 @@
-"""What a name says that is not here: the nearest that is, or why it is not."""
+"""Messages for names that are missing here: the nearest existing one, or the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Monitored sessions and their hooks (python/training/{monitored_session,session_run_hook,basic_session_run_hooks,supervisor}.py), in one process."""
+"""Monitored sessions and their hooks, in one process.
+
+Source: python/training/{monitored_session,session_run_hook,basic_session_run_hooks,supervisor}.py.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,8 @@ class SessionRunContext:
     """One run, as hooks see it.
 
     Attributes:
-        original_args: what the program asked for. session: that runs it. stop_requested: whether a hook wants an end.
+        original_args: the program's fetches and feeds. session: runs it. stop_requested: whether a
+            hook requested a stop.
     """
 
     def __init__(self, original_args: SessionRunArgs, session: Session) -> None:
@@ -73,7 +77,7 @@ class SessionRunContext:
 
 
 class SessionRunHook:
-    """What is called around the runs of a monitored session; none of it does anything by itself."""
+    """Callbacks around the runs of a monitored session; by default they do nothing."""
 
     def begin(self) -> None:
         """Before the session is made: the graph may still grow."""
@@ -145,7 +149,7 @@ class _Every:
 
 
 def _one_output(tensor: Any) -> Any:
-    """The one output of an operation, given as such or by its name; anything else as it is.
+    """Return the single output of an operation or its name; return anything else unchanged.
 
     Raises:
         GraphValueError: the operation has no output, or several.
@@ -180,7 +184,7 @@ class LoggingTensorHook(SessionRunHook):
         self._tensors = {k: _one_output(t) for k, t in self._tensors.items()}
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """Fetch them where they are due."""
+        """Fetch the tensors if they are due."""
         self._is_due = self._every.is_due(self._runs)
         self._runs += 1
         return SessionRunArgs(self._tensors) if self._is_due else None
@@ -296,7 +300,7 @@ class SummarySaverHook(SessionRunHook):
             self._writer = FileWriter(str(self._folder), get_default_graph())
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """Fetch them where they are due."""
+        """Fetch the summaries if they are due."""
         self._is_due = bool(self._ops) and self._every.is_due(self._runs)
         self._runs += 1
         return SessionRunArgs([self._ops, _step_of(get_default_graph())]) if self._is_due else None
@@ -309,12 +313,12 @@ class SummarySaverHook(SessionRunHook):
                 self._writer.add_summary(summary, int(step))
 
     def end(self, session: Session) -> None:
-        """Write what is buffered."""
+        """Write buffered events."""
         self._writer.close()
 
 
 class FeedFnHook(SessionRunHook):
-    """Feeds each run with what a function gives."""
+    """Feed each run with the result of a function."""
 
     def __init__(self, feed_fn: Callable[[], Any]) -> None:
         self._feed_fn = feed_fn
@@ -325,7 +329,7 @@ class FeedFnHook(SessionRunHook):
 
 
 class FinalOpsHook(SessionRunHook):
-    """Runs something at the end; `final_ops_values` has what it gave."""
+    """Run operations at the end; `final_ops_values` has the results."""
 
     def __init__(self, final_ops: Any, final_ops_feed_dict: Any = None) -> None:
         self._ops, self._feeds = final_ops, final_ops_feed_dict
@@ -337,7 +341,7 @@ class FinalOpsHook(SessionRunHook):
 
 
 class Scaffold:
-    """What a monitored session starts with: initialisers and a saver; what is not given is made."""
+    """A monitored session's initializers and saver; missing ones are made."""
 
     def __init__(
         self, init_op: Any = None, init_feed_dict: Any = None, init_fn: Any = None, ready_op: Any = None, ready_for_local_init_op: Any = None,
@@ -347,7 +351,7 @@ class Scaffold:
         self.local_init_op, self.summary_op, self.saver = local_init_op, summary_op, saver
 
     def finalize(self) -> Self:
-        """Make what is missing."""
+        """Make missing parts."""
         if self.init_op is None:
             self.init_op = group(global_variables_initializer())
         if self.local_init_op is None:
@@ -359,10 +363,11 @@ class Scaffold:
 
 
 class MonitoredSession:
-    """A session with hooks: initialised, restored from the last checkpoint where there is one, its queue runners started.
+    """A session with hooks: initialized, restored from the last checkpoint if any, queue runners
+    started.
 
     Attributes:
-        graph: that it runs.
+        graph: the graph that it runs.
     """
 
     def __init__(
@@ -476,9 +481,10 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
     config: Any = None, stop_grace_period_secs: int = 120, log_step_count_steps: int | None = 100, max_wait_secs: int = 7200,
     save_checkpoint_steps: int | None = None, summary_dir: str | None = None,
 ) -> MonitoredSession:  # fmt: skip
-    """A monitored session that saves to `checkpoint_dir`, where one is given, and goes on from there.
+    """Make a monitored session that saves to `checkpoint_dir`, if given, and continues from there.
 
-    Summaries are written to `summary_dir`, or there, each 100 steps unless another period is given (None: none).
+    Summaries are written to `summary_dir`, or there, every 100 steps unless another period is given
+    (None: never).
     """
     used = scaffold or Scaffold()
     every = list(hooks or []) + list(chief_only_hooks or [])
@@ -498,7 +504,7 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
 
 
 class Supervisor:
-    """TensorFlow 1.0's way to a session that saves itself: `managed_session`, `should_stop`, `saver`."""
+    """TensorFlow 1.0's self-saving sessions: `managed_session`, `should_stop`, `saver`."""
 
     def __init__(
         self, graph: Any = None, logdir: str | None = None, init_op: Any = None, saver: Any = None, global_step: Any = None,
@@ -540,7 +546,7 @@ class Supervisor:
         self.coord.request_stop(ex)
 
     def summary_computed(self, sess: Any, summary: Any, global_step: Any = None) -> None:
-        """Nothing: no summaries are written here."""
+        """Do nothing: no summaries are written here."""
 
     def stop(self, threads: Any = None, close_summary_writer: bool = True) -> None:
         """Ask for an end."""

@@ -18,9 +18,10 @@ from xlanb.graph.operation import Operation, Tensor
 
 
 class ExponentialMovingAverage:
-    """Averages of variables that move: average = decay * average + (1 - decay) * value.
+    """Moving averages of variables: average = decay * average + (1 - decay) * value.
 
-    With `num_updates` the decay is at most (1 + num_updates) / (10 + num_updates), so that it is small in the beginning.
+    With `num_updates` the decay is at most (1 + num_updates) / (10 + num_updates), and so small at
+    first.
     """
 
     def __init__(
@@ -32,7 +33,10 @@ class ExponentialMovingAverage:
         self._averages: dict[Any, Any] = {}
 
     def apply(self, var_list: Sequence[Any] | None = None) -> Operation:
-        """The operation that moves the averages of these variables (or tensors) once; they are made where they are not there."""
+        """Return an operation that updates the averages of variables (or tensors) once.
+
+        Missing averages are made.
+        """
         values = list(var_list) if var_list is not None else trainable_variables()
         graph = get_default_graph()
         for value in values:
@@ -72,7 +76,7 @@ class ExponentialMovingAverage:
             return average.assign_sub(delta, name=scope)
 
     def average(self, var: Any) -> Any:
-        """The average of a variable, None where there is none."""
+        """Return the average of a variable, or None."""
         return self._averages.get(var)
 
     def average_name(self, var: Any) -> str:
@@ -80,7 +84,9 @@ class ExponentialMovingAverage:
         return f"{var.op.name}/{self._name}"
 
     def variables_to_restore(self, moving_avg_variables: Sequence[Any] | None = None) -> dict[str, Any]:
-        """For a Saver: trainable variables under the names of their averages, all others under their own."""
+        """Map names to variables for a Saver: trainable ones by their averages' names, others by
+        their own.
+        """
         moved = list(moving_avg_variables) if moving_avg_variables is not None else trainable_variables()
         found = {self.average_name(v): v for v in moved}
         for v in get_default_graph().get_collection(GraphKeys.GLOBAL_VARIABLES):

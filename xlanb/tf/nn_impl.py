@@ -88,7 +88,9 @@ def convolution(
 def pool(
     input: Any, window_shape: Any, pooling_type: str, padding: str, strides: Any = None, name: str | None = None
 ) -> Tensor:
-    """The largest element (MAX) or the mean (AVG) of each window, over two or three dimensions of space; channels last."""
+    """Maximum (MAX) or mean (AVG) of windows over two or three spatial dimensions; channels
+    last.
+    """
     rank = len(window_shape)
     if rank not in {2, 3} or pooling_type not in {"MAX", "AVG"}:
         raise GraphValueError(
@@ -128,7 +130,7 @@ def weighted_cross_entropy_with_logits(
 
 
 def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None) -> Tensor:
-    """exp(log_input) - log_input * targets, with Stirling's term of log(targets!) where the full loss is asked for."""
+    """exp(log_input) - log_input * targets; compute_full_loss adds Stirling's log(targets!)."""
     with name_scope(name, "log_poisson_loss", [log_input, targets]):
         x, z = convert_to_tensor(log_input, name="log_input"), convert_to_tensor(targets, name="targets")
         result: Tensor = call("Exp", x) - x * z
@@ -174,7 +176,7 @@ def batch_norm_with_global_normalization(
 
 
 def atrous_conv2d(value: Any, filters: Any, rate: int, padding: str, name: str | None = None) -> Tensor:
-    """A convolution whose kernel has gaps: every rate-th pixel counts."""
+    """Dilated convolution: the kernel reads every rate-th pixel."""
     return nn_ops.conv2d(
         value, filters, [1, 1, 1, 1], padding, dilations=[1, rate, rate, 1], name=name or "convolution"
     )

@@ -1,4 +1,4 @@
-"""Optimizers: the update nodes that TensorFlow 1's tf.train optimizers build, with their names and slots."""
+"""Optimizers: update nodes as by TensorFlow 1's tf.train optimizers, with their names and slots."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ _TRAINABLE_TYPES = frozenset({"float16", "bfloat16", "float32", "float64", "comp
 
 
 class Optimizer:
-    """Changes variables so that a loss gets smaller.
+    """Update variables to reduce a loss.
 
-    A kind of optimizer says which slots (variables beside each variable) it needs, which tensors it prepares, and how one variable is updated.
+    A subclass defines its slots (additional variables for each variable), the tensors it prepares,
+    and the update of one variable.
     """
 
     GATE_NONE = 0
@@ -63,13 +64,13 @@ class Optimizer:
         raise AssertionError("abstract")
 
     def _apply_sparse(self, values: Tensor, indices: Tensor, variable: Any) -> Operation:
-        """Update some rows of one variable; each index stands once."""
+        """Update some rows of one variable; each index occurs once."""
         raise GraphTypeError(
             f"{type(self).__name__} does not support sparse gradients, such as that of {variable.name!r}"
         )
 
     def _finish(self, updates: list[Operation], scope: str) -> Operation:
-        """The operation that stands for all updates."""
+        """Return the operation that groups all updates."""
         return group(*updates, name=scope)
 
     # What programs call.
@@ -216,7 +217,9 @@ class Optimizer:
     def _apply(
         self, op_type: str, variable: Any, inputs: Sequence[Any], slots: Sequence[Any] = (), **attrs: Any
     ) -> Operation:
-        """The update node: of a resource variable `Resource` + op type on handles, else on references."""
+        """Return the update node: `Resource` + op type on handles for resource variables, else on
+        references.
+        """
         names = (variable, *slots)
         if isinstance(variable, RefVariable):
             return call_op(op_type, *names, *inputs, use_locking=self._use_locking, **attrs)
@@ -343,7 +346,7 @@ class AdamOptimizer(Optimizer):
         return self._apply("ApplyAdam", variable, [*powers, *rates, grad], slots)
 
     def _apply_sparse(self, values: Tensor, indices: Tensor, variable: Any) -> Operation:
-        """By single steps: the moments decay everywhere, rows are added where there are gradients."""
+        """Decay the moments everywhere, then add rows where there are gradients."""
         power1, power2 = self._power_values(variable)
         rate, beta1, beta2, epsilon = (
             self._as_type(n, variable) for n in ("learning_rate", "beta1", "beta2", "epsilon")
@@ -416,7 +419,9 @@ class AdagradOptimizer(Optimizer):
 
 
 class RMSPropOptimizer(Optimizer):
-    """Gradients divided by a running mean of their size, with momentum (Tieleman and Hinton 2012)."""
+    """Divide gradients by a running mean of their size, with momentum (Tieleman and Hinton
+    2012).
+    """
 
     def __init__(
         self,

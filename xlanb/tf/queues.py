@@ -1,4 +1,6 @@
-"""Queues and the input producers of tf.train that are made of them (python/ops/data_flow_ops.py, python/training/input.py)."""
+"""Queues, and tf.train's input producers (python/ops/data_flow_ops.py,
+python/training/input.py).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ class QueueBase:
     """A queue of tuples of tensors.
 
     Attributes:
-        queue_ref: its handle. dtypes, shapes, names: of the components; a shape is None where it was not given.
+        queue_ref: its handle. dtypes, shapes, names: of the components; an unknown shape is None.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class QueueBase:
         )
 
     def dequeue_up_to(self, n: Any, name: str | None = None) -> Any:
-        """Take n elements, stacked, or what a closed queue still holds."""
+        """Dequeue n elements, stacked, or the rest of a closed queue."""
         return self._several("QueueDequeueUpToV2", n, name or f"{self.name}_DequeueUpTo", None)
 
     def _several(self, op_type: str, n: Any, name: str, rows: int | None) -> Any:
@@ -103,13 +105,13 @@ class QueueBase:
         return call("QueueSizeV2", self.queue_ref, name=name or f"{self.name}_Size")
 
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation:
-        """Nothing more goes in."""
+        """Close the queue to further enqueues."""
         return call_op(
             "QueueCloseV2", self.queue_ref, cancel_pending_enqueues=cancel_pending_enqueues, name=name or f"{self.name}_Close"
         )  # fmt: skip
 
     def is_closed(self, name: str | None = None) -> Tensor:
-        """Whether nothing more goes in."""
+        """Whether the queue is closed to further enqueues."""
         return call("QueueIsClosedV2", self.queue_ref, name=name or f"{self.name}_Is_Closed")
 
 

@@ -1,4 +1,7 @@
-"""tf.contrib.layers' regularizers: losses of weights (contrib/layers/python/layers/regularizers.py)."""
+"""tf.contrib.layers' regularizers: losses on weights.
+
+Source: contrib/layers/python/layers/regularizers.py.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,9 @@ def sum_regularizer(regularizer_list: Sequence[Regularizer | None], scope: str |
 
 
 def apply_regularization(regularizer: Regularizer, weights_list: Sequence[Any] | None = None) -> Tensor:
-    """The sum of the losses of these weights (those of the collection "weights"), kept among the regularization losses."""
+    """Sum the losses of weights (by default the collection "weights"); add it to regularization
+    losses.
+    """
     graph = get_default_graph()
     weights = list(weights_list) if weights_list is not None else graph.get_collection("weights")
     with name_scope("get_regularization_penalty", values=weights) as scope:

@@ -68,9 +68,10 @@ def dynamic_rnn(
     cell: Any, inputs: Any, sequence_length: Any = None, initial_state: Any = None, dtype: Any = None, parallel_iterations: int | None = None,
     swap_memory: bool = False, time_major: bool = False, scope: Any = None,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """The outputs [batch, time, ...] (or [time, batch, ...]) of all steps, and the state after the last.
+    """Return the outputs of all steps, [batch, time, ...] (or [time, batch, ...]), and the last
+    state.
 
-    `sequence_length`: steps of each example; outputs beyond are 0 and the state stays.
+    `sequence_length`: steps of each example; after them outputs are 0 and the state is kept.
 
     Raises:
         GraphValueError: neither initial_state nor dtype, or inputs of unknown depth.
@@ -227,7 +228,7 @@ def static_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[list[Any], Any]:
-    """The outputs of all steps over a list of inputs [batch, depth], and the last state: one copy of the cell's nodes a step.
+    """Unroll a cell over a list of inputs [batch, depth]; return all outputs and the last state.
 
     Raises:
         GraphValueError: no inputs, or neither initial_state nor dtype.
@@ -267,7 +268,9 @@ def static_bidirectional_rnn(
     cell_fw: Any, cell_bw: Any, inputs: Sequence[Any], initial_state_fw: Any = None, initial_state_bw: Any = None, dtype: Any = None,
     sequence_length: Any = None, scope: Any = None,
 ) -> tuple[list[Any], Any, Any]:  # fmt: skip
-    """A cell along a list of inputs, another one against it: outputs of both side by side, and both last states."""
+    """Unroll one cell forwards and one backwards; return concatenated outputs and both last
+    states.
+    """
     with variable_scope(scope or "bidirectional_rnn"):
         with variable_scope("fw") as forward:
             out_fw, state_fw = static_rnn(cell_fw, inputs, initial_state_fw, dtype, sequence_length, forward)
@@ -290,9 +293,10 @@ def _turned_list(values: Sequence[Any], lengths: Any) -> list[Any]:
 def raw_rnn(
     cell: Any, loop_fn: Any, parallel_iterations: int | None = None, swap_memory: bool = False, scope: Any = None
 ) -> Any:
-    """The walk that `loop_fn(time, output, state, loop_state)` directs: it says what is over, and gives the next inputs and states.
+    """Run a cell in a loop controlled by `loop_fn(time, output, state, loop_state)`.
 
-    Gives the outputs as a TensorArray (or a structure of them), the last state, and the last loop state.
+    It returns what is finished, and the next inputs and states. The result is the outputs as a
+    TensorArray (or a structure of them), the last state, and the last loop state.
     """
     with variable_scope(scope or "rnn"):
         time = constant(0, int32)

@@ -1,4 +1,6 @@
-"""tf.nn.rnn_cell: one step of a recurrent network (python/ops/rnn_cell_impl.py of TensorFlow 1.15)."""
+"""tf.nn.rnn_cell: one step of a recurrent network (python/ops/rnn_cell_impl.py of TensorFlow
+1.15).
+"""
 
 from __future__ import annotations
 
@@ -148,7 +150,7 @@ class GRUCell(RNNCell):
 
 
 class BasicLSTMCell(RNNCell):
-    """A long short-term memory without peepholes (Zaremba et al. 2015); `forget_bias` is added to the forget gate."""
+    """LSTM without peepholes (Zaremba et al. 2015); `forget_bias` is added to the forget gate."""
 
     def __init__(
         self, num_units: int, forget_bias: float = 1.0, state_is_tuple: bool = True, activation: Any = None, reuse: Any = None,
@@ -184,7 +186,7 @@ def _multiply(x: Any, y: Any) -> Tensor:
 
 
 class LSTMCell(RNNCell):
-    """A long short-term memory, with peepholes, clipping and a projection where these are asked for (Sak et al. 2014)."""
+    """LSTM with optional peepholes, clipping and projection (Sak et al. 2014)."""
 
     def __init__(
         self, num_units: int, use_peepholes: bool = False, cell_clip: float | None = None, initializer: Any = None,
@@ -269,7 +271,7 @@ class MultiRNNCell(RNNCell):
 
 
 class DropoutWrapper(RNNCell):
-    """A cell whose inputs, states and outputs are thinned out."""
+    """A cell with dropout on its inputs, states and outputs."""
 
     def __init__(
         self,
@@ -304,7 +306,7 @@ class DropoutWrapper(RNNCell):
 
 
 class ResidualWrapper(RNNCell):
-    """A cell whose inputs are added to its outputs."""
+    """A cell that adds its inputs to its outputs."""
 
     def __init__(self, cell: RNNCell) -> None:
         super().__init__("residual_wrapper", None, trainable=True)
@@ -321,7 +323,7 @@ class ResidualWrapper(RNNCell):
 
 
 class DeviceWrapper(RNNCell):
-    """A cell whose nodes ask for a device."""
+    """A cell with its nodes on a requested device."""
 
     def __init__(self, cell: RNNCell, device: Any) -> None:
         super().__init__("device_wrapper", None, trainable=True)

@@ -1,4 +1,6 @@
-"""Candidate sampling: samplers and the losses that use them (python/ops/{candidate_sampling_ops,nn_impl}.py)."""
+"""Candidate sampling: samplers and the losses that use them
+(python/ops/{candidate_sampling_ops,nn_impl}.py).
+"""
 
 from __future__ import annotations
 
@@ -123,7 +125,7 @@ def _logits_and_labels(
 
 
 def _hits(targets: Tensor, sampled: Tensor, logits: Tensor, num_sampled: int, num_true: int) -> Tensor:
-    """What makes a candidate that is a true class of its row count for nothing."""
+    """Return logit corrections that exclude candidates which are true classes of their row."""
     rows, places, weights = compute_accidental_hits(targets, sampled, num_true)
     indices = concat([reshape(rows, [-1, 1]), cast(reshape(places, [-1, 1]), dtypes.int32)], 1, "sparse_indices")
     size = concat([shape(targets)[:1], expand_dims(num_sampled, 0)], 0)
@@ -148,7 +150,9 @@ def sampled_softmax_loss(
     weights: Any, biases: Any, labels: Any, inputs: Any, num_sampled: int, num_classes: int, num_true: int = 1, sampled_values: Any = None,
     remove_accidental_hits: bool = True, partition_strategy: str = "mod", name: str = "sampled_softmax_loss", seed: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """Softmax cross entropy over the true classes and some candidates (Jean et al. 2014): a loss for each row."""
+    """Softmax cross entropy over true classes and sampled candidates (Jean et al. 2014), per
+    row.
+    """
     logits, targets = _logits_and_labels(
         weights, biases, labels, inputs, num_sampled, num_classes, num_true, sampled_values, True, remove_accidental_hits, name, seed
     )  # fmt: skip

@@ -27,14 +27,16 @@ _ENDING = ".npz"
 
 @dataclass
 class CheckpointState:
-    """What the file "checkpoint" says: the latest one, and all that are kept, oldest first."""
+    """The content of a file "checkpoint": the latest checkpoint, and all kept ones, oldest
+    first.
+    """
 
     model_checkpoint_path: str = ""
     all_model_checkpoint_paths: list[str] = field(default_factory=list)
 
 
 def get_checkpoint_state(checkpoint_dir: str, latest_filename: str | None = None) -> CheckpointState | None:
-    """What a directory's file "checkpoint" says, None where there is none."""
+    """Read a directory's file "checkpoint", or None."""
     path = Path(checkpoint_dir) / (latest_filename or "checkpoint")
     if not is_file(path):
         return None
@@ -54,7 +56,7 @@ def _resolved(name: str, directory: str) -> str:
 
 
 def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -> str | None:
-    """The name of the newest checkpoint in a directory, to be given to `restore`; None where there is none."""
+    """Return the name of the newest checkpoint in a directory, for `restore`, or None."""
     state = get_checkpoint_state(checkpoint_dir, latest_filename)
     if state is None or not checkpoint_exists(state.model_checkpoint_path):
         return None
@@ -67,12 +69,12 @@ def checkpoint_exists(checkpoint_prefix: str) -> bool:
 
 
 def list_variables(ckpt: str) -> list[tuple[str, list[int]]]:
-    """Names and shapes of what a checkpoint (or the latest of a directory) holds."""
+    """List names and shapes of a checkpoint's variables (or of the latest in a directory)."""
     return [(name, list(array.shape)) for name, array in sorted(_read(ckpt).items())]
 
 
 def load_variable(ckpt: str, name: str) -> np.ndarray[Any, Any]:
-    """One array of a checkpoint. Raises FeedError where there is none of that name."""
+    """Read one array of a checkpoint. Raises FeedError if there is none of that name."""
     arrays = _read(ckpt)
     if name not in arrays:
         raise FeedError(f"Key {name} not found in checkpoint {ckpt}; it holds: {', '.join(sorted(arrays))}")
@@ -104,9 +106,11 @@ def _typed(ckpt: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, n
 
 
 class Saver:
-    """Writes and reads variables: those of `var_list` (a list, or a dictionary by name), by default all.
+    """Write and read variables: those of `var_list` (a list, or a dictionary by name), by default
+    all.
 
-    The last `max_to_keep` checkpoints are kept (None or 0: all); `keep_checkpoint_every_n_hours` spares one now and then.
+    The last `max_to_keep` checkpoints are kept (None or 0: all), and another one every
+    `keep_checkpoint_every_n_hours`.
     """
 
     def __init__(
@@ -147,11 +151,12 @@ class Saver:
         self, sess: Any, save_path: str, global_step: Any = None, latest_filename: str | None = None, meta_graph_suffix: str = "meta",
         write_meta_graph: bool = True, write_state: bool = True,
     ) -> str:  # fmt: skip
-        """Write a checkpoint and give its name: `save_path`, with "-STEP" behind it where there is a step.
+        """Write a checkpoint and return its name: `save_path`, followed by "-STEP" if there is a
+        step.
 
         Raises:
             UninitializedError: a variable has no value.
-            ArgumentError: no file can have this name.
+            ArgumentError: the file name is invalid.
         """
         if global_step is not None:
             step = int(
@@ -170,10 +175,10 @@ class Saver:
         return save_path
 
     def restore(self, sess: Any, save_path: str) -> None:
-        """Set the variables to what a checkpoint holds.
+        """Set the variables to a checkpoint's values.
 
         Raises:
-            FeedError: no such checkpoint, or a variable that is not in it or does not fit.
+            FeedError: no such checkpoint, or a variable is missing in it or does not fit.
             DataLossError: the file is damaged.
         """
         if save_path is None:

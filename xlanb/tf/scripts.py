@@ -17,9 +17,10 @@ _numbers = itertools.count()
 def py_func(
     func: Callable[..., Any], inp: Sequence[Any], Tout: Any, stateful: bool = True, name: str | None = None
 ) -> Any:
-    """`func` of the tensors' arrays: a tensor of type Tout, a list of them where Tout is a list, the operation where it is empty.
+    """Call `func` with the tensors' arrays; return a tensor of type Tout.
 
-    A graph that is written to a file holds only the function's token, not the function.
+    If Tout is a list, a list of tensors is returned; if it is empty, the operation. A saved graph
+    has only the function's token, not the function.
     """
     listed = isinstance(Tout, list | tuple)
     types = [as_dtype(t) for t in (Tout if listed else [Tout])]

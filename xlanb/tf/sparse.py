@@ -1,4 +1,7 @@
-"""Sparse tensors (python/framework/sparse_tensor.py, python/ops/sparse_ops.py): places, values and a shape."""
+"""Sparse tensors: indices, values and a shape.
+
+Source: python/framework/sparse_tensor.py, python/ops/sparse_ops.py.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from xlanb.graph.tensor_shape import TensorShape
 
 
 class SparseTensorValue(NamedTuple):
-    """The value of a sparse tensor: what a session gives, and is fed."""
+    """A sparse tensor's value, as a session returns it and is fed with."""
 
     indices: Any
     values: Any
@@ -28,10 +31,10 @@ class SparseTensorValue(NamedTuple):
 
 
 class SparseTensor:
-    """A tensor of which few elements are not 0.
+    """A tensor with few nonzero elements.
 
     Attributes:
-        indices: int64 [N, rank], the places. values: [N]. dense_shape: int64 [rank].
+        indices: int64 [N, rank]. values: [N]. dense_shape: int64 [rank].
     """
 
     def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
@@ -42,7 +45,10 @@ class SparseTensor:
 
     @staticmethod
     def from_value(value: Any) -> SparseTensor:
-        """Of a SparseTensorValue, or a sparse tensor itself. Raises GraphTypeError for anything else."""
+        """Convert a SparseTensorValue, or return a sparse tensor.
+
+        Raises GraphTypeError for others.
+        """
         if isinstance(value, SparseTensor):
             return value
         if isinstance(value, tuple) and len(value) == 3:
@@ -66,7 +72,7 @@ class SparseTensor:
 
     @property
     def shape(self) -> TensorShape:
-        """The dense shape as far as it is known."""
+        """The dense shape, as far as known."""
         known = constant_value(self.dense_shape)
         if known is not None:
             return TensorShape([None if d < 0 else int(d) for d in known])
@@ -78,11 +84,11 @@ class SparseTensor:
         return self.shape
 
     def fetched(self) -> tuple[Any, Any]:
-        """Its parts, and what is made of their values: for sessions."""
+        """Return the parts to fetch, and the class of the result."""
         return [self.indices, self.values, self.dense_shape], SparseTensorValue
 
     def fed(self, value: Any) -> list[tuple[Tensor, Any]]:
-        """What of a fed value goes to which part. Raises FeedError where it has no three parts."""
+        """Split a fed value into its parts. Raises FeedError unless it has three."""
         parts = tuple(value) if isinstance(value, tuple | list) else ()
         if len(parts) != 3:
             raise FeedError(
@@ -237,7 +243,7 @@ def embedding_lookup_sparse(
     params: Any, sp_ids: Any, sp_weights: Any = None, partition_strategy: str = "mod", name: str | None = None, combiner: str | None = None,
     max_norm: Any = None,
 ) -> Any:  # fmt: skip
-    """For each row of ids the sum, mean or sqrtn of their embeddings, weighted where weights are given."""
+    """For each row of ids, the sum, mean or sqrtn of their embeddings, optionally weighted."""
     kind = combiner or "mean"
     with name_scope(name, "embedding_lookup_sparse"):
         segments = cast(sp_ids.indices[:, 0], dtypes.int32)

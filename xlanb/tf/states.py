@@ -15,7 +15,9 @@ from xlanb.graph.operation import Operation, Tensor
 
 
 def _scatter(function: str, op_type: str) -> Callable[..., Tensor]:
-    """The function that changes rows of a variable by such an op, `Resource` before its name for resource variables."""
+    """Make the function that updates rows of a variable by an op, `Resource...` for resource
+    variables.
+    """
 
     def scatter(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Tensor:
         if isinstance(ref, ResourceVariable):

@@ -13,7 +13,9 @@ from xlanb.tf.optimizers import get_or_create_global_step
 
 
 def get_global_step(graph: Any = None) -> Any:
-    """The counter of a graph: that of its collection, or the variable named "global_step"; None where there is none."""
+    """Return the graph's step counter: from its collection, or the variable "global_step", or
+    None.
+    """
     found = (graph or get_default_graph()).get_collection(GraphKeys.GLOBAL_STEP)
     if found:
         return found[0]

@@ -1,4 +1,4 @@
-"""tf.summary: records of a training in event files, which TensorBoard opens (python/summary of TensorFlow 1)."""
+"""tf.summary: training records in event files for TensorBoard (TensorFlow 1's python/summary)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def audio(
     collections: Any = None,
     family: str | None = None,
 ) -> Tensor:
-    """The summary of sounds [batch, frames] or [batch, frames, channels], floats in [-1, 1]; the rate is in Hz."""
+    """Summarize sounds [batch, frames] or [batch, frames, channels], floats in [-1, 1]; rate in
+    Hz.
+    """
     with name_scope(name, values=[tensor]) as scope:
         tag = _tag(scope, family)
         made: Operation = call_op("AudioSummaryV2", tag, tensor, sample_rate, max_outputs=max_outputs, name=scope)
@@ -95,9 +97,10 @@ def merge_all(key: str = GraphKeys.SUMMARIES, scope: str | None = None, name: st
 
 
 class FileWriter:
-    """Writes events to a new file in `logdir`, which is made; with `graph`, that first.
+    """Write events to a new file in `logdir`, which is created; `graph` is written first.
 
-    `max_queue` and `flush_secs` have no effect: events are written at once, and buffered by the file.
+    `max_queue` and `flush_secs` have no effect: events are written immediately, and buffered by the
+    file.
     """
 
     def __init__(
@@ -137,7 +140,10 @@ class FileWriter:
         self._file.write(event)
 
     def add_run_metadata(self, run_metadata: Any, tag: str, global_step: Any = None) -> None:
-        """The times of one run, which TensorBoard shows on the graph; each tag once, as TensorBoard wants it."""
+        """Add the times of a run, which TensorBoard shows on the graph.
+
+        A tag may be used only once.
+        """
         if not tag:
             raise ArgumentError("add_run_metadata: expected a tag")
         data = run_metadata_bytes(run_metadata.step_stats)
@@ -147,11 +153,11 @@ class FileWriter:
         self._file.write(messages().Event(wall_time=time.time(), step=int(step or 0), **what))
 
     def flush(self) -> None:
-        """Write what is buffered."""
+        """Write buffered events."""
         self._file.flush()
 
     def close(self) -> None:
-        """Write what is buffered and close the file; a later event opens it again."""
+        """Write buffered events and close the file; a later event opens it again."""
         self._file.close()
 
     def reopen(self) -> None:

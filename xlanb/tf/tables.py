@@ -1,4 +1,6 @@
-"""Lookup tables (python/ops/lookup_ops.py): a value for each key, filled by tf.tables_initializer()."""
+"""Lookup tables (python/ops/lookup_ops.py): a value for each key, filled by
+tf.tables_initializer().
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,7 @@ class HashTable:
     init = property(lambda self: self.initializer)
 
     def lookup(self, keys: Any, name: str | None = None) -> Tensor:
-        """The values of keys, the default where there is none."""
+        """Look up keys; missing ones get the default."""
         found = convert_to_tensor(keys, self.key_dtype)
         made = call("LookupTableFindV2", self.resource_handle, found, self._default, name=name)
         made.set_shape(found.shape)
@@ -119,7 +121,7 @@ class MutableHashTable:
         )  # fmt: skip
 
     def lookup(self, keys: Any, name: str | None = None) -> Tensor:
-        """The values of keys, the default where there is none."""
+        """Look up keys; missing ones get the default."""
         return call(
             "LookupTableFindV2", self.resource_handle, convert_to_tensor(keys, self.key_dtype), self._default, name=name
         )

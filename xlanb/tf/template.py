@@ -1,4 +1,7 @@
-"""tf.make_template: a function whose variables are made at its first call and shared by the later ones (python/ops/template.py)."""
+"""tf.make_template: a function that makes variables at its first call and shares them afterwards.
+
+Source: python/ops/template.py.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ class Template:
 
     @property
     def variables(self) -> list[Any]:
-        """What it made."""
+        """The variables that it made."""
         found: list[Any] = self.variable_scope.global_variables()
         return found
 
@@ -44,5 +47,7 @@ def make_template(
     unique_name_: str | None = None,
     **kwargs: Any,
 ) -> Template:
-    """`func_`, with `kwargs` given, whose get_variable makes variables once, below the scope `name_`."""
+    """Wrap `func_` with `kwargs`; its get_variable makes variables once, below the scope
+    `name_`.
+    """
     return Template(name_, partial(func_, **kwargs) if kwargs else func_, unique_name_)

@@ -90,7 +90,11 @@ def gpu_device_name() -> str:
 def compute_gradient_error(
     x: Any, x_shape: Any, y: Any, y_shape: Any, x_init_value: Any = None, delta: float = 1e-3, init_targets: Any = None
 ) -> float:
-    """The largest difference between gradients of y by x as tf.gradients gives them and as small steps show them; in the default session."""
+    """Return the largest difference of y's gradients by x between tf.gradients and finite
+    differences.
+
+    It runs in the default session.
+    """
     theirs, ours = compute_gradient(x, x_shape, y, y_shape, x_init_value, delta, init_targets)
     return float(np.abs(theirs - ours).max()) if theirs.size else 0.0
 

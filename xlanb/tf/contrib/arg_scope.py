@@ -45,11 +45,11 @@ def has_arg_scope(func: Callable[..., Any]) -> bool:
 
 @contextmanager
 def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[_Scope]:
-    """Give these functions these arguments where a call does not; a scope that was given before may be entered again.
+    """Give these functions default arguments inside; a scope can be re-entered.
 
     Raises:
         GraphTypeError: neither functions nor a scope.
-        GraphValueError: a function that takes none, or arguments beside a scope.
+        GraphValueError: a function without such arguments, or arguments together with a scope.
     """
     if isinstance(list_ops_or_scope, Mapping):
         if kwargs:

@@ -1,4 +1,7 @@
-"""tf.contrib.framework: argument scopes, the step counter, lists of variables (contrib/framework/python/ops)."""
+"""tf.contrib.framework: argument scopes, the step counter, lists of variables.
+
+Source: contrib/framework/python/ops.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ __all__ = [
 def get_variables(
     scope: Any = None, suffix: str | None = None, collection: str = GraphKeys.GLOBAL_VARIABLES
 ) -> list[Any]:
-    """Variables whose names begin with a scope and end in a suffix."""
+    """Return variables whose names begin with a scope and end with a suffix."""
     name = getattr(scope, "name", scope)
     found = get_default_graph().get_collection(collection, name)
     return [v for v in found if suffix is None or v.op.name.endswith(suffix)]

@@ -1,4 +1,7 @@
-"""tf.contrib.layers: layers with an activation by default, and with names of their own (contrib/layers/python/layers/layers.py)."""
+"""tf.contrib.layers: layers with a default activation and their own variable names.
+
+Source: contrib/layers/python/layers/layers.py.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +112,7 @@ def fully_connected(
     biases_regularizer: Any = None, reuse: Any = None, variables_collections: Any = None, outputs_collections: Any = None,
     trainable: bool = True, scope: Any = None,
 ) -> Any:  # fmt: skip
-    """activation(inputs @ weights + biases), normalised in between where asked for; relu by default."""
+    """activation(inputs @ weights + biases), normalized before it on request; relu by default."""
     with variable_scope(scope, "fully_connected", [inputs], reuse=reuse) as found:
         layer = _layers.Dense(
             num_outputs, use_bias=normalizer_fn is None and biases_initializer is not None,
@@ -241,7 +244,9 @@ def layer_norm(
     inputs: Any, center: bool = True, scale: bool = True, activation_fn: Any = None, reuse: Any = None, trainable: bool = True,
     begin_norm_axis: int = 1, begin_params_axis: int = -1, scope: Any = None, **_ignored: Any,
 ) -> Any:  # fmt: skip
-    """Mean 0 and variance 1 of each row (Ba et al. 2016), then a scale and an offset that are learnt."""
+    """Normalize each row to mean 0 and variance 1 (Ba et al. 2016), then apply a learned scale and
+    offset.
+    """
     with variable_scope(scope, "LayerNorm", [inputs], reuse=reuse):
         found = convert_to_tensor(inputs)
         rank = found.shape.rank or 0
@@ -294,10 +299,11 @@ def optimize_loss(
     loss: Any, global_step: Any, learning_rate: Any, optimizer: Any, clip_gradients: Any = None, learning_rate_decay_fn: Any = None,
     variables: Any = None, name: str | None = None, **_ignored: Any,
 ) -> Any:  # fmt: skip
-    """A training step of an optimizer given as an object, a class, or its name ("SGD", "Adam", ...); gives the loss after it.
+    """Return the loss after a training step of an optimizer: an object, a class, or a name ("SGD",
+    ...).
 
     Raises:
-        GraphValueError: an optimizer of no known name.
+        GraphValueError: the optimizer's name is unknown.
     """
     step = global_step if global_step is not None else get_or_create_global_step()
     rate = learning_rate_decay_fn(learning_rate, step) if learning_rate_decay_fn else learning_rate
@@ -327,7 +333,10 @@ def batch_norm(
     updates_collections: Any = "update_ops", is_training: Any = True, reuse: Any = None, outputs_collections: Any = None,
     trainable: bool = True, fused: bool | None = None, data_format: str = "NHWC", scope: Any = None, **_ignored: Any,
 ) -> Any:  # fmt: skip
-    """Batch normalisation. The averages' updates are in the collection "update_ops", or are made at once where that is None."""
+    """Normalize batches. Updates of the averages go to the collection "update_ops".
+
+    If `updates_collections` is None, they run at once.
+    """
     with variable_scope(scope, "BatchNorm", [inputs], reuse=reuse) as found:
         layer = _layers.BatchNormalization(
             1 if data_format == "NCHW" else -1,

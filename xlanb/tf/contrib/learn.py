@@ -11,7 +11,8 @@ from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
 
 
 def load_dataset(name: str, size: str = "small", test_with_fake_data: bool = False) -> Any:
-    """The data set "mnist": train, validation and test, with float images of [0, 1] and integer labels.
+    """Load the data set "mnist": train, validation and test, float images in [0, 1], integer
+    labels.
 
     Raises:
         ArgumentError: another name.

@@ -1,4 +1,4 @@
-"""tf.contrib.slim: contrib's layers, argument scopes and losses under one name, and a training step."""
+"""tf.contrib.slim: contrib's layers, argument scopes and losses, and a training loop."""
 
 # ruff: noqa: F401 - names for programs to use
 
@@ -74,7 +74,7 @@ def train(
     train_op: Any, logdir: str | None = None, number_of_steps: int | None = None, log_every_n_steps: int = 1, init_op: Any = None,
     init_feed_dict: Any = None, init_fn: Any = None, session_config: Any = None, **_ignored: Any,
 ) -> float:  # fmt: skip
-    """Run the training step so many times; gives the last loss. Nothing is written to `logdir`."""
+    """Run the training step `number_of_steps` times; return the last loss. `logdir` is not used."""
     with Session(config=session_config) as session:
         session.run(init_op or global_variables_initializer(), init_feed_dict)
         session.run(local_variables_initializer())

@@ -1,4 +1,7 @@
-"""tf.keras in graphs: layers, activations and models that are called with tensors. There is no fit here: train with tf.train's optimizers."""
+"""tf.keras in graphs: layers, activations and models that are called with tensors.
+
+There is no fit: train with tf.train's optimizers.
+"""
 
 # ruff: noqa: F401 - names for programs to use
 

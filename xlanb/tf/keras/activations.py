@@ -1,4 +1,4 @@
-"""tf.keras.activations, and how layers are told of them: by name or as functions."""
+"""tf.keras.activations: activations by name or as functions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,11 @@ _BY_NAME: dict[str, Callable[..., Any]] = {
 
 
 def get(identifier: Any) -> Callable[..., Any] | None:
-    """The function of that name; a function is itself. Raises GraphValueError for a name that there is not."""
+    """Return the function of a name; a function is returned unchanged.
+
+    Raises:
+        GraphValueError: an unknown name.
+    """
     if identifier is None or callable(identifier):
         found: Callable[..., Any] | None = identifier
         return found

@@ -12,7 +12,8 @@ from xlanb.graph.rewrite import needed_by
 
 
 class Model:
-    """Layers under one name: subclass it and write `call`, or give it the inputs and outputs of a graph.
+    """Layers under one name: subclass it and define `call`, or pass the inputs and outputs of a
+    graph.
 
     Attributes:
         inputs, outputs: those it was given.
@@ -22,7 +23,7 @@ class Model:
         self.inputs, self.outputs, self.name = inputs, outputs, name or "model"
 
     def call(self, inputs: Any, **how: Any) -> Any:
-        """The outputs; for a model of inputs and outputs, those of the graph, with its nodes copied where the inputs are others.
+        """Return the outputs; for other inputs than the model's, copies of its nodes.
 
         Raises:
             UnimplementedError: neither `call` nor outputs were given.
@@ -51,7 +52,7 @@ class Model:
 
     @property
     def variables(self) -> list[Any]:
-        """All of its layers' variables; of a model of inputs and outputs, those that the outputs read."""
+        """All variables of its layers, or those that its graph outputs read."""
         if self.outputs is not None:
             return _read_by(flatten(self.outputs))
         return list(dict.fromkeys(v for layer in self.layers for v in layer.variables))
@@ -119,7 +120,9 @@ _KEPT = frozenset({"VariableV2", "Variable", "VarHandleOp"})
 
 
 def _replayed(outputs: list[Tensor], stands: dict[Tensor, Tensor]) -> list[Tensor]:
-    """The outputs for other inputs: nodes that depend on the inputs are copied, all others shared."""
+    """Return the outputs for other inputs: copy the nodes that depend on the inputs, share the
+    others.
+    """
     graph = outputs[0].graph
     needed = set(needed_by([t.op for t in outputs], set(stands)))
     copied: dict[Operation, Operation] = {}

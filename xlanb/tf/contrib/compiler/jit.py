@@ -16,9 +16,10 @@ _KEY = "__xla_scope_counter"
 def experimental_jit_scope(
     compile_ops: bool | Callable[[Operation], bool] = True, separate_compiled_gradients: bool = False
 ) -> Iterator[None]:
-    """Mark the nodes made inside to be compiled (attributes _XlaCompile and _XlaScope), or not to be.
+    """Mark the nodes made inside as compiled (attributes _XlaCompile and _XlaScope), or not.
 
-    `compile_ops` may be a function of the node. Each outermost scope gets a number of its own; nested ones belong to it.
+    `compile_ops` may be a function of the node. Each outermost scope has its own number, which
+    nested ones share.
     """
     graph = get_default_graph()
     counter = graph.get_collection_ref(_KEY)

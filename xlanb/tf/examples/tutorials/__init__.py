@@ -1,1 +1,1 @@
-"""Modules of TensorFlow below tensorflow.examples.tutorials, by the names that programs import them by."""
+"""Modules of tensorflow.examples.tutorials, under the names that programs import."""

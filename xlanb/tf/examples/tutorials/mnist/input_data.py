@@ -1,6 +1,7 @@
-"""The MNIST digits from the IDX files of a directory (tensorflow/contrib/learn/python/learn/datasets/mnist.py of TensorFlow 1).
+"""Read the MNIST digits from a directory's IDX files, as TensorFlow 1's contrib.learn does.
 
-Nothing is downloaded. Where the directory lacks the four files, generated digits are used instead and a warning says so.
+Nothing is downloaded. If the directory lacks the four files, generated digits are used, with a
+warning. Source: tensorflow/contrib/learn/python/learn/datasets/mnist.py.
 """
 
 from __future__ import annotations
@@ -37,10 +38,11 @@ class DataError(XlanbError):
 
 
 class DataSet:
-    """Images and their labels, handed out batch by batch in an order of their own each epoch.
+    """Images and their labels, read batch by batch in a new order each epoch.
 
     Attributes:
-        images: float32 [count, 784] in [0, 1] (uint8 [count, 28, 28, 1] as dtype and reshape say). labels: [count], or [count, 10] of 0 and 1.
+        images: float32 [count, 784] in [0, 1], or uint8 [count, 28, 28, 1], by dtype and reshape.
+        labels: [count], or one-hot [count, 10].
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class DataSet:
         self._place = 0
 
     def next_batch(self, batch_size: int, fake_data: bool = False, shuffle: bool = True) -> tuple[Any, Any]:
-        """The next so many images and labels; what is left of an epoch is followed by the beginning of the next."""
+        """Return the next images and labels; a batch may continue into the next epoch."""
         if fake_data or self._fake:
             return self._made_up(batch_size)
         if self._place == 0 and self.epochs_completed == 0 and shuffle:
@@ -123,7 +125,9 @@ def _find(directory: Path, name: str) -> Path | None:
 
 
 def drawn_digits(count: int, seed: int) -> tuple[Array, Array]:
-    """Digits as a seven-segment display shows them, moved and blurred a little: uint8 [count, 28, 28], and their numbers."""
+    """Draw seven-segment digits, shifted and blurred a little: uint8 [count, 28, 28], and the
+    digits.
+    """
     rng = np.random.default_rng(seed)
     segments = {
         0: "abcdef",
