@@ -1,9 +1,9 @@
 """The command line, `xlanb COMMAND`: each file of this folder contains related commands.
 
-Exit status: 0 well; 1 the input is at fault, or what was asked to agree does not; 2 the command
-line is wrong. A command returns a `CommandResult`; `main` prints it as text, or as JSON with `--json`:
-one object or list, in which a number that is not finite is the string "nan", "inf" or "-inf". An
-error is then an object too, with its class as `error` and what it says as `message`.
+Exit status: 0 success; 1 faulty input, or a failed comparison; 2 a wrong command line. A command
+returns a `CommandResult`; `main` prints it as text, or as JSON with `--json`: one object or list,
+in which a number that is not finite is the string "nan", "inf" or "-inf". An error is then an
+object too, with its class as `error` and its text as `message`.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The options of a command line; names may stand behind options too, as in `why F --args X A`.
+    """Parse a command line; names may also follow options, as in `why F --args X A`.
 
-    argparse alone takes a list of words to be whole at the first option.
+    argparse itself ends a list of words at the first option.
     """
     top = _parser()
     options, left = top.parse_known_args(arguments)

@@ -1,4 +1,4 @@
-"""`xlanb ls` and `diff`: what is in a dump directory, and what differs between two modules."""
+"""`xlanb ls` and `diff`: list a dump directory, and compare two modules."""
 
 from __future__ import annotations
 

@@ -137,12 +137,12 @@ def _asked_about(options: argparse.Namespace) -> str:
 
 @contextmanager
 def _devices(text: str | None) -> Iterator[tuple[int | None, bool]]:
-    """How many devices --devices asks for, and whether this process prints.
+    """Yield the number of devices by --devices, and whether this process prints.
 
-    Where one MPI process fails, all others end too.
+    If one MPI process fails, all others end too.
 
     Raises:
-        ArgumentError: it is neither a number nor mpi.
+        ArgumentError: it is neither a positive number nor mpi.
     """
     if text != "mpi":
         if text is not None and not (text.isdecimal() and int(text)):

@@ -1,4 +1,6 @@
-"""`xlanb bisect` and `reduce`: which pass changed the result, and the smallest module that fails."""
+"""`xlanb bisect` and `reduce`: which pass changed the result, and the smallest module that
+fails.
+"""
 
 from __future__ import annotations
 

@@ -166,10 +166,10 @@ def reduce(
 ) -> str:
     """Make a module smaller as long as it still fails, and return the smallest.
 
-    `fault` says what failing means: "against" (`value` evaluator or xla: compiled code gives another
-    result), "without" (another result than without these passes, separated by commas), "raises"
-    (this pass raises), "dies" (`value` xlanb or xla: the process ends), "test" (FILE.py:NAME, a
-    function of a module, returns true). The search ends after `seconds`.
+    `fault` says what failing means: "against" (`value` evaluator or xla: compiled code gives
+    another result), "without" (another result than without these passes, separated by commas),
+    "raises" (this pass raises), "dies" (`value` xlanb or xla: the process ends), "test"
+    (FILE.py:NAME, a function of a module, returns true). The search ends after `seconds`.
     """
     words = ["reduce", f"--{fault}", value, "--seconds", repr(seconds)]
     return _answer(words, [program], args, as_json, characters)
@@ -247,7 +247,7 @@ TOOLS: tuple[Callable[..., str], ...] = (
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are exceptions: a server must not end because of a word."""
+    """A parser that raises its errors: a wrong word must not end the server."""
 
     def error(self, message: str) -> NoReturn:
         """Raise ArgumentError."""
@@ -255,7 +255,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _named(option: str, value: str) -> list[str]:
-    """An option with its value; nothing where the value is empty."""
+    """Return an option with its value, or nothing if the value is empty."""
     return [f"{option}={value}"] if value else []
 
 
@@ -284,7 +284,7 @@ def _answer(words: Sequence[str], names: Sequence[str], args: str, as_json: bool
 
 
 def _cut(text: str, characters: int) -> str:
-    """The beginning of a text, with a word on what is missing."""
+    """Return the beginning of a text, with a note on the length of the rest."""
     if len(text) <= characters:
         return text
     kept = text[: max(characters, 0)]

@@ -12,7 +12,7 @@ _ANSWERING = (passes, execution, traces, comparison, faults, hardware, aot)
 
 
 def add_answering(top: argparse.ArgumentParser) -> Any:
-    """Add every command that returns a Result; what further commands can be added to."""
+    """Add every command that returns a CommandResult; return the group for further commands."""
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     for file in _ANSWERING:
         file.add_commands(commands)

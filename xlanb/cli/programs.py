@@ -1,4 +1,4 @@
-"""Programs as a command line names them: files, functions of Python files, dump directories, text."""
+"""Programs on a command line: files, functions of Python files, dump directories, text."""
 
 from __future__ import annotations
 
@@ -117,10 +117,10 @@ def is_dump(name: str) -> bool:
 
 
 def trace_of(name: str, module: str | None = None, args: str = "", target: str = "cpu") -> Any:
-    """The trace of a dumped module, or of a compilation that runs now, for `target`.
+    """Return the trace of a dumped module, or compile a program for `target`.
 
     Raises:
-        XlanbError: the program cannot be read or compiled; --module of what is not a dump.
+        XlanbError: the program cannot be read or compiled; --module without a dump.
     """
     if is_dump(name):
         from xlanb.explorer.dump_directory import read_dump
@@ -148,7 +148,7 @@ def _compiled(name: str, args: str, target: str) -> Any:
 
 
 def progress(text: str) -> None:
-    """Overwrite the one line of progress on a terminal; elsewhere nothing is written."""
+    """Overwrite the line of progress on a terminal; write nothing elsewhere."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text[:78]}", end="", file=sys.stderr, flush=True)
 
@@ -181,10 +181,10 @@ def _lowered(path: Path, name: str, args: str) -> Any:
 
 
 def _stdin() -> str:
-    """All of the standard input.
+    """Read all of the standard input.
 
     Raises:
-        XlanbError: there is nothing (left) in it, it is not text, or it belongs to a protocol.
+        XlanbError: it is empty (or was read before), is not text, or belongs to a protocol.
     """
     if not _STDIN_IS_FREE.get():
         raise ArgumentError("-: standard input is used by the protocol; pass the text itself")

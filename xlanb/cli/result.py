@@ -15,9 +15,9 @@ class CommandResult:
     """The answer of one command.
 
     Attributes:
-        text: for a terminal; empty where nothing is to be printed.
-        data: the same, of types that JSON has; None where there is no answer to print.
-        status: 0 well; 1 the input is at fault, or what was asked to agree does not.
+        text: for a terminal; empty if there is nothing to print.
+        data: the same as JSON types; None if there is no answer to print.
+        status: 0 success; 1 faulty input, or a failed comparison.
     """
 
     text: str
@@ -26,7 +26,7 @@ class CommandResult:
 
 
 def json_text(data: Any) -> str:
-    """Data as JSON that every reader takes: a number that is not finite is the string "nan", "inf" or "-inf"."""
+    """Write strict JSON; a number that is not finite becomes the string "nan", "inf" or "-inf"."""
     return json.dumps(_finite(data), allow_nan=False)
 
 
@@ -39,6 +39,6 @@ def _finite(data: Any) -> Any:
 
 
 def explained(error: XlanbError) -> str:
-    """An error as one message: where it happened, its class, what it says."""
+    """Format an error as one message: its place, its class, its text."""
     where = "".join(f"{note}: " for note in getattr(error, "__notes__", ()))
     return f"{where}{type(error).__name__}: {error}"

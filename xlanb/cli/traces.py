@@ -1,4 +1,4 @@
-"""`xlanb report`, `why`, `lineage`: what a compilation or a dump tells about its instructions."""
+"""`xlanb report`, `why`, `lineage`: facts about instructions of a compilation or a dump."""
 
 from __future__ import annotations
 

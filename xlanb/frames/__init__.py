@@ -1,4 +1,4 @@
-"""Tables whose cells are shown whole; pandas is imported when the first one is made."""
+"""Tables with untruncated cells; pandas is imported when the first one is made."""
 
 from __future__ import annotations
 

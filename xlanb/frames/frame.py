@@ -1,6 +1,7 @@
-"""A table whose cells are shown whole: pandas cuts a reason after 50 characters.
+"""A table with untruncated cells, because pandas cuts texts after 50 characters.
 
-A `Frame` is a pandas DataFrame in every other respect, and pandas' own options stay as the user set them.
+A `Frame` is a pandas DataFrame in every other respect, and pandas' own options stay as the user set
+them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _MOST_CHARACTERS: Final = 10_000
 
 
 class Frame(pd.DataFrame):
-    """A DataFrame that shows every cell whole, as text and as HTML; what is made of it does too."""
+    """A DataFrame that shows every cell in full, as text and HTML; derived frames do too."""
 
     @property
     def _constructor(self) -> Callable[..., Frame]:

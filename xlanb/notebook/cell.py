@@ -1,4 +1,4 @@
-"""Running a cell's Python as IPython itself would, with observers around it; and what its lines are called."""
+"""Run a cell's Python as IPython does, with observers, and name its lines."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _IN_WORDS = {"\0": "a null character"}
 
 
 def run_cell(shell: InteractiveShell, source: str) -> Any:
-    """Run Python in the user's namespace; the value of a last expression, None if there is none.
+    """Run Python in the user's namespace; return the value of a last expression, or None.
 
-    Line magics and shell escapes work; what the cell raises comes out as it is, its traceback pointing into the cell.
+    Line magics and shell escapes work; exceptions of the cell are raised unchanged, with tracebacks
+    into the cell.
     """
     __tracebackhide__ = True
     name, tree = _parsed(shell, source)
@@ -47,7 +48,10 @@ class LastCall:
 
 
 def run_cell_to_call(shell: InteractiveShell, source: str) -> Any:
-    """Run Python up to the call that the cell ends in, which is a `LastCall`; of another last expression its value."""
+    """Run Python up to the call at the cell's end, and return it as a `LastCall`.
+
+    The value of another last expression is returned.
+    """
     __tracebackhide__ = True
     name, tree = _parsed(shell, source)
     last = tree.body[-1] if tree.body else None
@@ -72,7 +76,9 @@ def run_cell_to_call(shell: InteractiveShell, source: str) -> Any:
 
 
 def _parsed(shell: InteractiveShell, source: str) -> tuple[str, ast.Module]:
-    """The name under which the cell's lines are known, and its tree; lines count from the magic's own, as the reader counts them."""
+    """Return the name of the cell's source, and its tree; line 1 is the magic's, as readers
+    count.
+    """
     transformed = "\n" + shell.transform_cell(source)
     if found := _IN_NO_SOURCE.search(transformed):
         line = transformed.count("\n", 0, found.start()) + 1
@@ -95,12 +101,15 @@ def name_cells(shell: InteractiveShell) -> None:
 
 
 def cell_title(shell: InteractiveShell) -> str:
-    """What the cell that is running is called: "In [3]"."""
+    """Return the name of the running cell: "In [3]"."""
     return f"In [{cell_number(shell)}]"
 
 
 def cell_number(shell: InteractiveShell) -> int:
-    """The number of the cell that is running: IPython's count is that of the next one or of this one, by its version; its history tells."""
+    """Return the running cell's number, from the history.
+
+    IPython's count is that of this cell or of the next one, depending on its version.
+    """
     history = shell.history_manager
     stored = len(history.input_hist_parsed) - 1 if history is not None else 0
     return stored if stored > 0 else shell.execution_count

@@ -33,7 +33,7 @@ def _actions(parser: Any) -> Sequence[Any]:
 
 
 def completions(parser: Any, line: str) -> list[str]:
-    """What may stand at the end of a line that begins with a magic whose options `parser` knows."""
+    """Complete a magic's line, by the options of `parser`."""
     words = line.split()
     current = "" if line[-1:].isspace() else words[-1]
     before = words[-1] if not current else words[-2] if len(words) > 1 else ""

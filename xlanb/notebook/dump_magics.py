@@ -23,7 +23,7 @@ from xlanb.notebook.widget import StepWidget
 
 @magics_class
 class DumpMagics(Magics):
-    """The line magics on what is there already."""
+    """Line magics on existing dumps and traces."""
 
     @line_magic
     @magic_arguments()
@@ -31,7 +31,9 @@ class DumpMagics(Magics):
     @argument("-m", "--module", help="step through this module (default: the table of all, and the main program)")
     @argument("-o", "--output", metavar="VAR", help="store the dump directory in a variable")
     def xla_open(self, line: str) -> Any:
-        """Open a dump directory of the real XLA: which file is my program, and what became of it."""
+        """Open a dump directory of the real XLA: its main program, and what the passes did to
+        it.
+        """
         __tracebackhide__ = True
         options = options_of(self.xla_open, line)
         place = unquoted(options.directory)
@@ -66,7 +68,7 @@ class DumpMagics(Magics):
         return found
 
     def _comparable(self, word: str) -> Trace | ModuleRecord:
-        """What a word of %xla_diff stands for."""
+        """Return the trace or module that an argument of %xla_diff names."""
         path = at_home(Path(word))
         if is_folder(path):
             return read_dump(path)[0]

@@ -26,22 +26,29 @@ def explore(
     predict: bool = False,
     **named: Any,
 ) -> StepWidget:
-    """The step widget on anything that was compiled, or can be.
+    """Show the step widget on a compilation, or on anything that can be compiled.
 
-    On a DumpDirectory it shows the main program and the graphs. On a Compilation, or on anything that Compilation takes, it is live: Next at the end of what was recorded runs exactly one more stage. On a Trace, or a list of traces, it shows them.
+    On a DumpDirectory it shows the main program and the graphs. On a Compilation, or on anything
+    that Compilation takes, it is live: Next at the end of the recorded stages runs exactly one
+    more. On a Trace, or a list of traces, it shows them.
 
     Args:
-        x: what is shown.
+        x: the object to show.
         *args: example arguments of a function.
-        stage: where it opens: a position, a name as `trace[...]` takes it, or a Stage; a live compilation runs up to a stage that it is given by name.
-        pane: "Graph", "Diff", "Text", "Code", "Why", "Memory", "Numerics", "Timing", "Film" or "Compare"; by default the one that fits the stage.
-        pinned: the name of an instruction or node; of two, the card says what was decided about them.
-        against: another stage: the Diff pane compares the two, the Graph pane (`pane="Graph"`) draws both side by side.
-        predict: open before that stage and have the reader guess what it takes away or changes.
-        **named: as `Compilation` takes them.
+        stage: the stage to open: a position, a name as in `trace[...]`, or a Stage; a live
+            compilation runs up to a named stage.
+        pane: "Graph", "Diff", "Text", "Code", "Why", "Memory", "Numerics", "Timing", "Film" or
+            "Compare"; by default the one that fits the stage.
+        pinned: the name of an instruction or node; for two, the card shows the decisions about
+            them.
+        against: another stage: the Diff pane compares the two, the Graph pane (`pane="Graph"`)
+            draws both side by side.
+        predict: open before that stage and have the reader guess what it removes or changes.
+        **named: as for `Compilation`.
 
     Raises:
-        XlanbError: `x` is no program, or its first stage fails; there is no such stage, pane or instruction.
+        XlanbError: `x` is not a program, or its first stage fails; there is no such stage, pane or
+            instruction.
     """
     widget = _open(x, args, named, stage)
     if stage is not None or pane or pinned or against is not None or predict:

@@ -1,4 +1,4 @@
-"""How an error that xlanb raises on purpose is shown: its message and the user's own lines; the frames within xlanb when they are asked for."""
+"""Show an XlanbError with its message and the user's lines; with xlanb's frames on request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _SHOWN: Final[weakref.WeakSet[XlanbError]] = weakref.WeakSet()
 
 @render_traceback.implement
 def rendered(error: XlanbError) -> list[str]:
-    """The lines of a traceback that has only what is the user's. Asked a second time for the same error, as %tb does, all of it."""
+    """Return a traceback's lines in the user's code; of the same error again, as by %tb, all
+    lines.
+    """
     again = error in _SHOWN
     _SHOWN.add(error)
     shell = InteractiveShell.instance() if InteractiveShell.initialized() else None

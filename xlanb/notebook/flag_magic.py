@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FlagsInForce(Displayable):
-    """Flags with their values, and what they do."""
+    """Flags with their values and meanings."""
 
     options: DebugOptions
 
@@ -43,7 +43,7 @@ class FlagsInForce(Displayable):
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """What a notebook shows."""
+        """The tables for a notebook."""
         return (("flags in force", self.table),)
 
     def __str__(self) -> str:
@@ -58,7 +58,8 @@ class FlagMagics(Magics):
     def xla_flags(self, line: str) -> Any:
         """%xla_flags [--name=value ...] [reset]
 
-        Show the flags in force, or set some of them for the session, as XLA_FLAGS and TF_XLA_FLAGS do (names of 2017 and 2018 are taken too); `reset` goes back to the environment's.
+        Show the flags in force, or set some of them for the session, as in XLA_FLAGS and
+        TF_XLA_FLAGS (names of 2017 and 2018 are accepted too); `reset` restores the environment's.
         """
         __tracebackhide__ = True
         words = line.split()

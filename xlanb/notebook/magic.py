@@ -133,11 +133,13 @@ class XlaMagics(Magics):
     )
     @argument("-q", "--quiet", action="store_true", help="no summary")
     def xla_jit(self, line: str, cell: str) -> Any:
-        """Run the cell as Python, with sessions compiling through XLA, and observe every compilation.
+        """Run the cell as Python, with sessions compiling through XLA, and observe every
+        compilation.
 
-        The cell's output, errors and variables are as without the magic. A cell that only builds a graph and ends in a tensor is
-        run: placeholders are fed from variables of the same names, or by --args. A cell that ends in a call of a JAX function runs it
-        compiled by xlanb.
+        The cell's output, errors and variables are as without the magic. If a cell only builds a
+        graph and ends in a tensor, the tensor is run: placeholders are fed from variables of the
+        same names, or by --args. If a cell ends in a call of a JAX function, the function is
+        compiled by xlanb and run.
         """
         __tracebackhide__ = True
         options = options_of(self.xla_jit, line)
@@ -261,7 +263,11 @@ def _chosen(recorder: Recorder, options: Any) -> list[Trace]:
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """What `%load_ext xlanb` runs: the magics `%%xla_jit`, `%%xla_pass`, `%xla_open`, `%xla_diff`, `%xla_flags`, `%xla_unpass`, with completion; nodes made in a cell name it as their file."""
+    """Register the magics, for `%load_ext xlanb`.
+
+    They are `%%xla_jit`, `%%xla_pass`, `%xla_open`, `%xla_diff`, `%xla_flags`, `%xla_unpass`, with
+    completion. Nodes made in a cell name it as their file.
+    """
     shell.register_magics(XlaMagics, DumpMagics, PassMagics, FlagMagics, TensorflowMagics)
     name_cells(shell)
     complete_magics(shell)

@@ -19,9 +19,9 @@ _FREE: Final = frozenset({"Const", "NoOp", "Identity"})  # nothing is compiled f
 
 @dataclass(frozen=True)
 class Observation(Displayable):
-    """The compilations that a cell caused, the largest program first; `result` is the value that the cell ended in.
+    """The compilations of a cell, the largest program first; `result` is the cell's value.
 
-    `why_uncompiled` says why nothing was compiled, where it is known.
+    `why_uncompiled` says why nothing was compiled, if known.
     """
 
     traces: tuple[Trace, ...]
@@ -57,13 +57,18 @@ class Observation(Displayable):
 
 
 def observation(traces: Sequence[Trace], result: Any, seconds: float, why_uncompiled: str = "") -> Observation:
-    """An observation with the largest program first; graphs that compiled nothing are left out where others did."""
+    """Make an observation, the largest program first.
+
+    Graphs without compiled code are left out if others have some.
+    """
     compiled = [t for t in traces if _modules(t)]
     return Observation(tuple(sorted(compiled or traces, key=_size, reverse=True)), result, seconds, why_uncompiled)
 
 
 def why_uncompiled(traces: Sequence[Trace]) -> str:
-    """Why none of the traces ended in compiled code, in one line; "" where one did, or where no graph was clustered."""
+    """Say in one line why no trace has compiled code; "" if one has, or if no graph was
+    clustered.
+    """
     marked = [(t, g) for t in traces if (g := _marked(t)) is not None]
     if any(_modules(t) for t in traces):
         return ""

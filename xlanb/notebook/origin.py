@@ -20,9 +20,9 @@ AGAIN = "the cell of this view was run again"
 
 
 def origin_of(widget: StepWidget) -> dict[str, str]:
-    """The cell that is running, {"text".
+    """Return the running cell, {"text": its source}, or {} outside of a notebook.
 
-    Its source}, empty outside of a notebook; from now on the widget is told when the cell is run again.
+    The widget becomes stale when the cell runs again.
     """
     shell = get_ipython()
     request = shell.get_parent() if shell is not None and hasattr(shell, "get_parent") else {}
@@ -43,6 +43,6 @@ def _cell_id(request: dict[str, Any]) -> str:
 
 
 def _outdate(info: Any) -> None:
-    """A cell is about to run: what it made before is stale."""
+    """Mark the widgets of a cell that runs again as stale."""
     for widget in list(_BY_CELL.pop(getattr(info, "cell_id", None) or "", ())):
         widget.stale = AGAIN

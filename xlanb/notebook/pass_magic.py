@@ -36,16 +36,18 @@ class PassMagics(Magics):
     @argument("-o", "--output", metavar="VAR", help="store the trial, or otherwise the pass, in a variable")
     @argument("-q", "--quiet", action="store_true", help="say nothing")
     def xla_pass(self, line: str, cell: str) -> None:
-        """Define a pass: the cell's last function (of a module) or subclass of HloPass. It joins the default pipeline of later compilations.
+        """Define a pass for the default pipeline of later compilations.
 
-        HloModule, HloOpcode, HloPass, Builder (makes instructions at the place of another) and match (patterns) are there to be used. After each run the
-        rules of HLO are checked; what the pass raises points into the cell.
+        The pass is the cell's last function (of a module) or subclass of HloPass. HloModule,
+        HloOpcode, HloPass, Builder (makes instructions in place of another) and match (patterns)
+        are predefined. The verifier runs after the pass; errors of the pass point into the cell.
 
             %%xla_pass --after algsimp
             def no_double_negation(module):
                 for c in module.post_order():
                     for i in c.post_order():
-                        if i.opcode is HloOpcode.NEGATE and i.operands[0].opcode is HloOpcode.NEGATE:
+                        if i.opcode is HloOpcode.NEGATE and i.operands[0].opcode is
+                        HloOpcode.NEGATE:
                             c.replace(i, i.operands[0].operands[0])
         """
         __tracebackhide__ = True

@@ -31,7 +31,7 @@ def trace_number(value: int | str, traces: Sequence[Trace]) -> int:
 
 
 def stage_position(value: int | str, trace: Trace | None) -> int:
-    """The position of a stage that is given by position (negative: from the end) or by name, as `trace[...]` takes it.
+    """Return the position of a stage, given by position (negative: from the end) or name.
 
     Raises:
         TraitError: there is none.
@@ -61,11 +61,11 @@ def op_name(value: str, known: Mapping[str, Any] | frozenset[str]) -> str:
 
 
 def overlay_values(values: Any, known: frozenset[str]) -> dict[str, float | str]:
-    """A mapping or pandas Series from op names to numbers or texts, as plain data; values that are missing are left
-    out.
+    """Convert a mapping or pandas Series of op names to plain numbers or texts, without missing
+    values.
 
     Raises:
-        ArgumentError: it is no mapping, or names no op that is here.
+        ArgumentError: it is not a mapping, or has an unknown op name.
     """
     items: Iterable[tuple[Any, Any]] | None = getattr(values, "items", lambda: None)()
     if items is None:
@@ -81,7 +81,7 @@ def overlay_values(values: Any, known: frozenset[str]) -> dict[str, float | str]
 
 
 def _plain(value: Any) -> float | str | None:
-    """A number as a float, anything else as text; None for what is missing."""
+    """Convert a number to a float, other values to text, and missing ones to None."""
     if isinstance(value, str | bool) or value is None:
         return None if value is None else str(value)
     try:

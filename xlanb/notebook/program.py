@@ -43,10 +43,10 @@ def holds_hlo(lang: str, cell: str) -> bool:
 
 @dataclass(frozen=True)
 class CellProgram:
-    """What to compile: `compilation` is started again, `arguments` are passed to the compiled code,
-    `assemble` converts its results.
+    """A program to compile: `compilation` starts it, `arguments` are passed to the compiled code.
 
-    Of a graph the arguments are fed to a session, which the compilation runs: `arguments` is then None.
+    `assemble` converts its results. For a graph, the arguments are fed to a session, which the
+    compilation runs: `arguments` is then None.
     """
 
     compilation: Callable[[], Compilation]
@@ -65,8 +65,9 @@ class CellProgram:
 
 @dataclass(frozen=True)
 class CellValue:
-    """A cell that is not a program: it ran, and this is what it ended in. `why_uncompiled` says why
-    a call of a JAX function at its end was made uncompiled.
+    """The value of a cell that is not a program.
+
+    `why_uncompiled` says why a JAX function called at its end was not compiled.
     """
 
     value: Any
@@ -76,13 +77,14 @@ class CellValue:
 def read_cell(
     shell: InteractiveShell, cell: str, *, lang: str, function: str | None, args: str | None, stepped: bool = False
 ) -> CellProgram | CellValue:
-    """What a cell holds; its Python is run up to the tensor, function or call at its end.
+    """Read a cell; run its Python up to the tensor, function or call at its end.
 
-    `stepped`: it is not to be run at once; a call of Session.run or of a function of `xlanb.jit` is then a program too.
+    `stepped`: it is not run at once; then a call of Session.run or of a function of `xlanb.jit` is
+    a program too.
 
     Raises:
         XlanbError: the HLO is malformed, or there is nothing to feed.
-        BaseException: what the cell raises.
+        BaseException: the cell's exception.
     """
     __tracebackhide__ = True
     if holds_hlo(lang, cell):
@@ -117,7 +119,9 @@ def _hlo(module: HloModule, args: Any) -> CellProgram:
 
 
 def _stepped_call(call: LastCall) -> CellProgram | None:
-    """The program of a call that would compile by itself: Session.run, or a function of `xlanb.jit`; None for any other."""
+    """Return the program of a call of Session.run or of a function of `xlanb.jit`; None for
+    others.
+    """
     session = getattr(call.function, "__self__", None)
     if isinstance(session, Session) and call.function.__name__ == "run":
         given = signature(Session.run).bind(session, *call.args, **call.named).arguments
@@ -129,7 +133,10 @@ def _stepped_call(call: LastCall) -> CellProgram | None:
 
 
 def _call(call: LastCall, given: tuple[Any, ...] | None, lang: str) -> CellProgram | str:
-    """The program that the call at a cell's end runs; why there is none where it is to be made as it is, "" of what is not JAX's."""
+    """Return the program of the call at a cell's end, or a reason why it is not compiled.
+
+    The reason is "" for functions other than JAX's.
+    """
     __tracebackhide__ = True
     args, named = (call.args, call.named) if given is None else (given, {})
     if lang == "jax" or is_jax(call.function):
@@ -167,7 +174,10 @@ def _module(function: Any, args: tuple[Any, ...], named: dict[str, Any], lang: s
 
 
 def _tensor(shell: InteractiveShell, tensor: Tensor, given: Mapping[Any, Any] | None) -> CellProgram:
-    """Run a tensor: feeds by --args, else from variables of the placeholders' names; uninitialised variables are initialised first."""
+    """Run a tensor with feeds from --args or variables of the placeholders' names.
+
+    Uninitialized variables are initialized first.
+    """
     if given is not None and not isinstance(given, Mapping):
         raise ArgumentError(
             f"for a cell that ends in a tensor, --args must be a dict of feeds, got a {type(given).__name__}"
@@ -187,9 +197,10 @@ def _tensor(shell: InteractiveShell, tensor: Tensor, given: Mapping[Any, Any] | 
 
 
 def _arrays(tensor: Tensor) -> dict[Tensor, Any]:
-    """The arrays that a tensor depends on, as feeds: the cell asks for the program, and of constants alone it would be folded away.
+    """Return the constant arrays that a tensor depends on, as feeds.
 
-    Scalars stay constants, and so do arrays whose values the lowering must know: shapes, axes.
+    Otherwise the whole program would be folded. Scalars remain constants, and so do arrays that
+    must be compile-time constants: shapes, axes.
     """
     ops = needed_by([tensor.op])
     fixed = {op.inputs[n] for op in ops for n in constant_inputs(op)}
@@ -199,7 +210,9 @@ def _arrays(tensor: Tensor) -> dict[Tensor, Any]:
 
 
 def _foreign(shell: InteractiveShell, program: Any, given: Any) -> CellProgram:
-    """Run a model or function of TensorFlow: its arguments by --args, else from variables of the names of its inputs."""
+    """Run a TensorFlow model or function with arguments from --args or variables of its inputs'
+    names.
+    """
     if given is None:
         graph = graph_of(program)
         given = tuple(_value_for(shell, t) for t in graph.inputs)
@@ -223,7 +236,7 @@ def _value_for(shell: InteractiveShell, placeholder: Tensor) -> Any:
 
 
 def _initialize(session: Session, variables: Sequence[Operation]) -> None:
-    """Run the initialisers of these variables; what a graph does not initialise says so when it is read."""
+    """Run the variables' initializers; reading a variable without one raises."""
     initializers = [
         user for op in variables for t in op.outputs for user in t.uses if user.type in ("Assign", "AssignVariableOp")
     ]

@@ -1,4 +1,6 @@
-"""A line of progress below a cell whose compilations take long: which pass ran, how many are done, for how long."""
+"""A line of progress below a cell with long compilations: the last pass, the number done, the
+time.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _REST_SECONDS = 0.2
 
 
 class _CellProgress:
-    """Tells of each stage that `recorder` heard of, once the cell has taken more than a second."""
+    """Report each stage that `recorder` received, once the cell has run for more than a second."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -60,7 +62,10 @@ class _CellProgress:
 
 @contextmanager
 def cell_progress(recorder: Recorder) -> Iterator[None]:
-    """Show the progress of what is compiled in this block, in a notebook; `recorder` must observe it already."""
+    """Show the progress of this block's compilations in a notebook.
+
+    `recorder` must be observing already.
+    """
     if not in_notebook():
         yield
         return

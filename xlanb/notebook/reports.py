@@ -1,4 +1,6 @@
-"""Reports that options of `%%xla_jit` add to the summary: differences, reasons, checks, the guilty pass, the annotated cell."""
+"""Reports of `%%xla_jit` options: differences, reasons, checks, the guilty pass, the annotated
+cell.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +125,7 @@ def _check(traces: Sequence[Trace], tolerance: str, against: str | None) -> None
 
 
 def _show_cause(trace: Trace, tolerance: float, against: str | None) -> None:
-    """Show which pass and which rule made the difference, and a file that shows it; of the real XLA's where ours made none."""
+    """Show the guilty pass and rule, with a reproducer; if ours is right, the real XLA's."""
     inputs = inputs_for(trace)
     found = trace.bisect(*inputs, tolerance=tolerance)
     _show_guilty(found)
@@ -133,7 +135,7 @@ def _show_cause(trace: Trace, tolerance: float, against: str | None) -> None:
 
 
 def _show_guilty(found: Bisection) -> None:
-    """Show what a bisection found, and where it found something the file for a bug report."""
+    """Show a bisection, and the reproducer for a bug report if it found anything."""
     _show(found)
     if not found.moved:
         return

@@ -25,10 +25,10 @@ _WORTH_SECONDS = 1.0
 
 
 class Requests:
-    """Answers the messages of a widget's views: {"type": ..., "trace": number, "stage": position, ...}.
+    """Answer messages of a widget's views: {"type": ..., "trace": number, "stage": position, ...}.
 
-    What may take long runs as `SlicedWork`, one at a time, and tells its progress; "cancel" ends it after the stage
-    that is running. Every request is answered in the end by "done", or by "error" with a message.
+    Long work runs as `SlicedWork`, one at a time, and reports its progress; "cancel" ends it after
+    the running stage. Every request is finally answered by "done", or by "error" with a message.
     """
 
     def __init__(self, widget: StepWidget) -> None:
@@ -160,7 +160,7 @@ class Requests:
         self._widget.step(self._trace(m))
 
     def _weigh(self, m: Message) -> None:
-        """What is known of a fusion that was refused; answered by "weighed" alone."""
+        """Send what is known about a rejected fusion; the answer is "weighed" only."""
         a, b = (str(m.get(k, "")) for k in "ab")
         try:
             found = refused_fusion(self._trace(m), a, b)
@@ -216,9 +216,9 @@ class Requests:
 
 
 class _Progress:
-    """Tells the views how far a piece of work is.
+    """Report the progress of work to the views.
 
-    The stages that it ran, those left, what runs next, and the seconds so far.
+    That is: finished stages, remaining ones, the next one, and the seconds so far.
     """
 
     def __init__(self, widget: StepWidget) -> None:
@@ -256,9 +256,10 @@ class _Progress:
 
 
 def _message(error: BaseException) -> str:
-    """What the widget shows.
+    """Return the text of an error for the widget.
 
-    Our own errors by their message, others (bugs of xlanb, errors of the user's functions) with the traceback.
+    Errors of xlanb have their message, others (bugs of xlanb, errors of user functions) the
+    traceback.
     """
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"

@@ -1,8 +1,8 @@
-"""The page that a notebook keeps with a live step widget: the same view for readers without a
-kernel.
+"""The page that a notebook saves with a live step widget: the same view without a kernel.
 
-A notebook that was saved, and what nbconvert makes of it, has no kernel and mostly no state of its widgets. So the widget is shown as two outputs: itself, and a page that hides itself as long as
-the widget is there. The page is written anew when the widget has come to rest.
+A saved notebook, or nbconvert's output, has no kernel and usually no widget state. So the widget
+has two outputs: itself, and a page that hides itself while the widget is shown. The page is written
+again when the widget becomes idle.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _SHOWN: WeakSet[SavedPage] = WeakSet()
 
 
 class SavedPage:
-    """The second output; `make` writes its HTML. `at_end_of_cell` is called besides where the cell's own code changed something."""
+    """The second output; `make` writes its HTML.
+
+    `at_end_of_cell` is also called if the cell's own code changed something.
+    """
 
     def __init__(self, make: Callable[[], str], at_end_of_cell: Callable[[], None] | None = None) -> None:
         self._make = make
@@ -37,7 +40,10 @@ class SavedPage:
         self._timer: asyncio.TimerHandle | None = None
 
     def show(self) -> None:
-        """Put it below what is there. A second time it is another output; the first stays as it is."""
+        """Show it below existing outputs.
+
+        A second call makes another output; the first is unchanged.
+        """
         self._display_id = uuid4().hex
         self._is_lean = is_elsewhere()  # stays so: what is written anew later belongs to the same cell
         self._is_stale = False
@@ -78,7 +84,7 @@ class SavedPage:
 
 
 def in_notebook() -> bool:
-    """Whether what is published goes to a notebook, not to a terminal."""
+    """Whether outputs go to a notebook, not to a terminal."""
     return hasattr(get_ipython(), "kernel")
 
 

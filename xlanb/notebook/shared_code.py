@@ -1,9 +1,9 @@
-"""One copy of the step view's code in a notebook: the first output of a session carries it, later ones find it on the
-page.
+"""Include the step view's code once per notebook: in a session's first output, for later ones.
 
-A front end that names the cell of each request (JupyterLab, Notebook, VS Code) shows all outputs on one page. The
-code goes into the first cell that shows something, into a cell that is run again (its output, or the one with the
-code, may have been lost), and wherever it is not known where an output goes: nbconvert, a terminal, Colab.
+A front end that sends the cell's identifier with each request (JupyterLab, Notebook, VS Code) shows
+all outputs on one page. The code goes into the first cell that shows something, into a cell that is
+run again (its output, or the one with the code, may have been lost), and into every output whose
+place is unknown: nbconvert, a terminal, Colab.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from xlanb.view.page import code_shared_by
 
 
 class SharedCode:
-    """Knows which cells of a session have shown something, and which run of them carried the code."""
+    """Record which cells of a session have outputs, and which run of them included the code."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell
@@ -43,7 +43,7 @@ class SharedCode:
         return True
 
     def _cell(self) -> str:
-        """The identifier of the cell that runs, "" where the front end tells none."""
+        """Return the running cell's identifier, or "" if the front end sends none."""
         parent: Any = getattr(self._shell, "parent_header", None) or {}
         request = parent() if callable(parent) else parent
         metadata = request.get("metadata") or {} if isinstance(request, dict) else {}
@@ -60,5 +60,5 @@ def share_code(shell: InteractiveShell) -> None:
 
 
 def is_elsewhere() -> bool:
-    """Whether another output on the page of the cell that runs has the code; False where outputs share none."""
+    """Whether another output on the page has the code; False if outputs do not share it."""
     return _SHARED[0].is_elsewhere() if _SHARED else False

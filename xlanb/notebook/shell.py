@@ -12,10 +12,10 @@ from xlanb.errors import ArgumentError, XlanbError
 
 
 def shell_of(magics: Magics) -> InteractiveShell:
-    """The shell that magics are registered in.
+    """Return the shell that magics are registered in.
 
     Raises:
-        XlanbError: they are in none.
+        XlanbError: they are not registered.
     """
     if magics.shell is None:
         raise XlanbError("the magics of xlanb are not registered in a shell: %load_ext xlanb")
@@ -23,10 +23,10 @@ def shell_of(magics: Magics) -> InteractiveShell:
 
 
 def options_of(magic: Any, line: str) -> Any:
-    """The options of a magic's line.
+    """Parse the options of a magic's line.
 
     Raises:
-        ArgumentError: a quotation is not closed; UsageError: an option is unknown or of the wrong form.
+        ArgumentError: a quote is not closed; UsageError: an option is unknown or malformed.
     """
     try:
         return parse_argstring(magic, line)
@@ -40,7 +40,7 @@ def unquoted(word: str) -> str:
 
 
 def evaluated(shell: InteractiveShell, expression: str | None) -> Any:
-    """The value of an expression in the user's namespace; None where there is none."""
+    """Evaluate an expression in the user's namespace; None if there is none."""
     if expression is None:
         return None
     return shell.ev(expression.strip("\"'") if expression[:1] in "\"'" else expression)

@@ -1,4 +1,6 @@
-"""Where a step view opens: a stage, a pane, ops that are pinned, a stage to compare with, a guess."""
+"""The initial state of a step view: a stage, a pane, pinned ops, a stage to compare with, a
+guess.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,13 @@ def start_at(
     against: StageName | None = None,
     predict: bool = False,
 ) -> dict[str, Any]:
-    """The initial state of the front end (view/step/start.js describes its parts); `names` are
-    those of all instructions and nodes.
+    """Return the initial state of the front end (view/step/start.js describes its parts).
+
+    `names` are those of all instructions and nodes.
 
     Raises:
-        ArgumentError: there is no such pane, stage or op; `against` is a stage of another compilation, and the pane is not Graph.
+        ArgumentError: there is no such pane, stage or op; `against` is a stage of another
+            compilation, and the pane is not Graph.
         XlanbError: there is no stage of that name; the message has the nearest.
     """
     branch, position = _place(traces, 0, 0 if stage is None else stage)
@@ -90,7 +94,7 @@ def _pins(pinned: str | Sequence[str], names: Collection[str]) -> dict[str, str]
 
 
 def _drawn(trace: Trace, position: int) -> int:
-    """The first stage that left the program as it is after this one: the front end lists each form once."""
+    """Return the first stage with the same program after it: the front end lists each form once."""
     while position > 0 and trace.stages[position].given_after is trace.stages[position - 1].given_after:
         position -= 1
     return position

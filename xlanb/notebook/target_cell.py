@@ -1,4 +1,7 @@
-"""`%%xla_jit --target`: the cell's program compiled for hardware that is not here, by the real XLA or by xlanb itself; nothing of it is run."""
+"""`%%xla_jit --target`: compile a cell's program for absent hardware, without running it.
+
+The real XLA or xlanb itself compiles.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ def check_targets(options: Any) -> list[str]:
 
 
 def _possible(name: str) -> str:
-    """The name of a target that can be compiled for: of an NVIDIA GPU by xlanb itself where the real compiler is not installed."""
+    """Return the name of an available target.
+
+    If the real compiler is not installed, xlanb itself compiles for an NVIDIA GPU.
+    """
     if own_target(name) is not None:
         return name
     target = parse_target(name)
@@ -60,11 +66,13 @@ def _possible(name: str) -> str:
 
 
 def target_traces(shell: InteractiveShell, options: Any, cell: str, names: list[str]) -> list[AnyTrace]:
-    """The program of a cell, compiled for each target: a call at its end, a function with `--args` (or `-f`), HLO or StableHLO.
+    """Compile a cell's program for each target.
+
+    It is a call at its end, a function with `--args` (or `-f`), HLO or StableHLO.
 
     Raises:
-        XlanbError: the cell ends in none of these, or the real XLA refuses the program.
-        BaseException: what the cell raises.
+        XlanbError: the cell ends in none of these, or the real XLA rejects the program.
+        BaseException: the cell's exception.
     """
     __tracebackhide__ = True
     x, args, named = _program(shell, options, cell)
@@ -100,7 +108,7 @@ def _program(shell: InteractiveShell, options: Any, cell: str) -> tuple[Any, tup
 
 @contextmanager
 def _progress(name: str) -> Iterator[Callable[[str], None]]:
-    """A line under the cell that says what the compiler does; it goes when that is done."""
+    """Show the compiler's progress below the cell, until it is done."""
     handle = DisplayHandle()
     handle.display({"text/plain": f"{name}: ..."}, raw=True)
 

@@ -16,8 +16,9 @@ class TensorflowMagics(Magics):
     def xla_tensorflow(self, line: str) -> None:
         """%xla_tensorflow [on | off]
 
-        Let `import tensorflow` be xlanb.tf in the cells that follow, for programs of TensorFlow 1 as they stand; `off`
-        lets it find the real TensorFlow again. Names that cells have imported stay what they are.
+        Make `import tensorflow` import xlanb.tf in later cells, for unmodified TensorFlow 1
+        programs; `off` restores the real TensorFlow. Names that cells have imported are not
+        changed.
         """
         __tracebackhide__ = True
         wanted = line.strip() or "on"

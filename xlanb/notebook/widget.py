@@ -30,18 +30,22 @@ from xlanb.view.text import traces_text
 Traces = Sequence[Trace] | Callable[[], Sequence[Trace]]
 _PLACES = ("branch", "stage", "selected", "pinned")
 _READ_BYTES = 1 << 20
-"""The amount of a dump read before the view opens (some tenths of a second): with a kernel the rest is read on demand."""
+"""Bytes of a dump to read before the view opens (some tenths of a second); the rest is lazy."""
 
 
 class StepWidget(anywidget.AnyWidget):
-    """The step view of one or several traces, live where `compilation` or `on_step` is given.
+    """The step view of one or several traces, live if `compilation` or `on_step` is given.
 
-    `traces` is a sequence of traces, or a function that gives the current one (a live compilation may begin further traces). `on_step` advances the compilation by one
-    stage and returns it, None at the end; `on_run` runs the program with the user's inputs; without them `compilation` does both. Branches that the reader makes are further traces. What fails is
-    shown in the widget and kept in `error`. Pictures hold at most `max_nodes` nodes.
+    `traces` is a sequence of traces, or a function that returns the current one (a live compilation
+    may begin further traces). `on_step` advances the compilation by one stage and returns it, None
+    at the end; `on_run` runs the program with the user's inputs; by default `compilation` does
+    both. Branches made by the reader are further traces. Failures are shown in the widget and kept
+    in `error`. Pictures hold at most `max_nodes` nodes.
 
-    Where the views stand are traits, to be observed, linked and set: `branch` (the number of the trace that is shown; a name may be set), `stage` (a position in it; a stage's name may be
-    set), `pinned` and `selected` (the instruction or node that is pinned, and the one under the pointer; "" for none). `stale` says why it shows what no longer is, "" where it does not.
+    The state of the views are traits, which can be observed, linked and set: `branch` (the number
+    of the trace that is shown; a name may be set), `stage` (a position in it; a stage's name may be
+    set), `pinned` and `selected` (the instruction or node that is pinned, and the one under the
+    pointer; "" for none). `stale` says why the view is outdated, or "".
     """
 
     _esm = traitlets.Unicode(assets.esm()).tag(sync=True)
@@ -76,7 +80,7 @@ class StepWidget(anywidget.AnyWidget):
         self._named = -1
         self._builder.update(self.bench.traces, live=self.bench.is_live, coming=self.bench.coming)
         super().__init__(payload=self._builder.payload, can=self._possible(), ident=uuid4().hex)
-        # Who runs notebooks without a browser keeps the state that was sent, and knows nothing of deltas.
+        # Runners without a browser keep the sent state, and ignore deltas.
         self._saved = SavedPage(
             lambda: saved_html(self.saved_payload, self.traces, self.ident),
             lambda: self.send_state("payload"),
@@ -146,13 +150,14 @@ class StepWidget(anywidget.AnyWidget):
         self.start = start
 
     def overlay(self, values: Any, name: str = "overlay") -> None:
-        """Colour and label the nodes by data of one's own; each name is one more way to colour, and None takes it away again.
+        """Colour and label the nodes by user data, as an additional colour mode; None removes it.
 
-        `values` is a dict or pandas Series from names of instructions or nodes to numbers (a scale) or texts (a colour each).
-        A closed group shows the largest number of those in it, or the most frequent text.
+        `values` is a dict or pandas Series from names of instructions or nodes to numbers (a scale)
+        or texts (a colour each). A closed group shows the largest number in it, or the most
+        frequent text.
 
         Raises:
-            ArgumentError: it is neither, or names no op that is here.
+            ArgumentError: it is neither, or has an unknown op name.
         """
         others = {n: v for n, v in self.overlays.items() if n != name}
         self.overlays = others if values is None else {**others, name: overlay_values(values, self._op_names)}
@@ -160,12 +165,16 @@ class StepWidget(anywidget.AnyWidget):
 
     @property
     def saved_payload(self) -> dict[str, Any]:
-        """What a saved page of it shows: the payload, where it opens, and the overlays."""
+        """Return the data of a saved page: the payload, the initial state, and the overlays."""
         return {**self._builder.payload, "start": self.start, "overlays": self.overlays}
 
     def refresh(self, *, to_end: bool = True, branch: Trace | None = None) -> None:
-        """Show what the traces hold by now; a view that stood at the end goes on to the new end, or to the first new stage. A `branch` is gone to."""
-        # The payload grows in place and only the delta travels: a view that opens later still gets the whole.
+        """Show the traces' current content; a view at the end moves to the new end, or the first
+        new stage.
+
+        If a `branch` is given, the view moves to it.
+        """
+        # The payload grows in place and only the delta is sent: later views still get all of it.
         delta = self._builder.update(self.bench.traces, live=self.bench.is_live, coming=self.bench.coming)
         message: dict[str, Any] = {"type": "delta", "delta": delta, "jump": "last" if to_end else "first"}
         if branch is not None:
@@ -175,7 +184,9 @@ class StepWidget(anywidget.AnyWidget):
         self._saved.touch()
 
     def step(self, trace: Trace | None = None) -> Stage | None:
-        """Advance the compilation (or the branch that `trace` belongs to) by one stage, as Next does at the end; None where none is left.
+        """Advance the compilation (or the branch of `trace`) by one stage, like Next at the end.
+
+        Returns None if none is left.
 
         Raises:
             XlanbError: the stage failed; or there is nothing to step.
@@ -188,7 +199,8 @@ class StepWidget(anywidget.AnyWidget):
             self.refresh(to_end=False)
 
     def run(self, trace: Trace | None = None) -> Any:
-        """Run the program, as the button does, compiled to the end where it was not; what it gives, which is kept in `result`.
+        """Run the program like the button, after compiling the rest; return the value, kept in
+        `result`.
 
         Raises:
             XlanbError: there is nothing to run, or the run failed.
@@ -202,19 +214,23 @@ class StepWidget(anywidget.AnyWidget):
         return self.result
 
     def fork(self, trace: Trace, at: int, text: str | None = None) -> Trace:
-        """Compile on from a stage as a new branch: with an edited text where one is given, without the passes that are switched off.
+        """Compile from a stage as a new branch, with an edited text if given and without disabled
+        passes.
 
         Raises:
-            HloEditError: the text is no module, or breaks a rule of HLO.
+            HloEditError: the text is malformed, or breaks a rule of HLO.
             XlanbError: there is no HLO at the stage, or the branch cannot be compiled.
         """
         return self._branched(lambda: self.bench.fork(trace, at, text))
 
     def reorder(self, trace: Trace, at: int, order: Sequence[Any]) -> Trace:
-        """Compile on from a stage as a new branch, the passes that are left in another order: see `explorer.order.reordered`.
+        """Compile from a stage as a new branch, with the remaining passes in another order.
+
+        See `explorer.order.reordered`.
 
         Raises:
-            XlanbError: that is no order, there is no HLO at the stage, or the branch cannot be compiled.
+            XlanbError: the order is invalid, there is no HLO at the stage, or the branch cannot be
+                compiled.
         """
         return self._branched(lambda: self.bench.reorder(trace, at, order))
 
@@ -230,12 +246,12 @@ class StepWidget(anywidget.AnyWidget):
     # -- what the views ask for --------------------------------------------------------------------
 
     def show_new(self) -> None:
-        """Show what the traces hold by now; views stay where they are."""
+        """Show the traces' current content; views keep their positions."""
         delta = self._builder.update(self.bench.traces, live=self.bench.is_live, coming=self.bench.coming)
         self._send_delta(delta)
 
     def refresh_can(self) -> None:
-        """Tell the views what they may offer."""
+        """Update the actions that the views offer."""
         self.can = self._possible()
 
     def measure_numerics(self, trace: Trace) -> None:
@@ -252,7 +268,7 @@ class StepWidget(anywidget.AnyWidget):
         self._send_delta(self._builder.set_worth(self.bench.number(trace), worth.data))
 
     def load(self, trace: Trace, position: int) -> None:
-        """Read what a stage put off, and show it."""
+        """Read a stage's deferred content, and show it."""
         self._send_delta(self._builder.load(self.bench.number(trace), position))
 
     def _send_delta(self, delta: dict[str, Any]) -> None:
@@ -260,7 +276,11 @@ class StepWidget(anywidget.AnyWidget):
         self._saved.touch()
 
     def _handle_msg(self, msg: Any) -> None:
-        """A message of the comm: of ipywidgets' own, a view may ask for the state, and set where it stands; the rest it only reads. What is of no known form is left alone."""
+        """Handle a message of the comm.
+
+        Of ipywidgets' own messages, a view may request the state and set its position; all else is
+        read-only. Malformed messages are ignored.
+        """
         content = msg.get("content") if isinstance(msg, dict) else None
         data = content.get("data") if isinstance(content, dict) else None
         if not isinstance(data, dict):
@@ -273,7 +293,7 @@ class StepWidget(anywidget.AnyWidget):
             self._place(data.get("state"))
 
     def _place(self, state: Any) -> None:
-        """A view went elsewhere; what does not fit the traces is answered with what stands."""
+        """Move a view; answer an invalid position with the current one."""
         places = {k: v for k, v in state.items() if k in _PLACES} if isinstance(state, dict) else {}
         if not places:
             return
@@ -283,7 +303,7 @@ class StepWidget(anywidget.AnyWidget):
             self.send_state(list(places))
 
     def _possible(self) -> dict[str, Any]:
-        """What the front end may offer."""
+        """Return the actions that the front end may offer."""
         has_hlo = self.bench.has_hlo
         return {
             "step": self.bench.can_step,
@@ -304,7 +324,9 @@ class StepWidget(anywidget.AnyWidget):
         self._saved.show()
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        """The widget; the passes as a table and as plain text for whoever shows no widgets (a page of a repository, a terminal)."""
+        """Return the widget, with the passes as an HTML table and plain text for viewers without
+        widgets.
+        """
         bundle = super()._repr_mimebundle_(**options)
         data = bundle[0] if isinstance(bundle, tuple) else bundle
         if data is not None:

@@ -1,7 +1,4 @@
-"""Work in slices.
-
-What takes long runs a bit at a time on the kernel's event loop, so that cells and messages get their turn.
-"""
+"""Run long work in slices on the kernel's event loop, so that cells and messages are served."""
 
 from __future__ import annotations
 
@@ -21,10 +18,11 @@ _PAUSE_SECONDS = 0.002
 class SlicedWork:
     """Steps of an iterator, run in slices of about `SLICE_SECONDS`.
 
-    `on_step` is called after each step, `on_pause` after each slice, `on_end` once at the end, with the exception
-    that ended the work, if any. On an event loop that runs, the first slice is done at once and the others in turns
-    with the loop's other tasks; elsewhere all are. During a slice in the main thread an interrupt of the kernel
-    raises KeyboardInterrupt in the work. A step is never cut by `cancel`.
+    `on_step` is called after each step, `on_pause` after each slice, `on_end` once at the end, with
+    the exception that ended the work, if any. On a running event loop, the first slice runs at once
+    and the others alternate with the loop's other tasks; otherwise all run at once. During a slice
+    in the main thread an interrupt of the kernel raises KeyboardInterrupt in the work. `cancel`
+    never interrupts a step.
     """
 
     def __init__(
@@ -42,7 +40,9 @@ class SlicedWork:
         self.is_done = False
 
     def start(self) -> None:
-        """Run the first slice; what is left is done later on the event loop, or else at once."""
+        """Run the first slice; run the rest later on the event loop, or at once if there is
+        none.
+        """
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

@@ -1,7 +1,6 @@
-"""The real XLA and TensorFlow, if installed: run them, compare with ours, and compile for hardware
-that is not present.
+"""The real XLA and TensorFlow, if installed: run them, compare, compile for absent hardware.
 
-Modules are imported when they are used: `import xlanb` and then `xlanb.peers.xla.trace(...)` is enough.
+Modules are imported on first use: `import xlanb` and then `xlanb.peers.xla.trace(...)` suffices.
 """
 
 from __future__ import annotations

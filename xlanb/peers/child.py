@@ -1,6 +1,6 @@
-"""A child process in which the real XLA compiles: its flags are read once in a process, and a crash of it must not be ours.
+"""Compile with the real XLA in a child process, as its flags are read once and it may crash.
 
-The parent's side; serve.py is what the child runs.
+This is the parent's side; serve.py runs in the child.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ TIMEOUT_S = 600
 
 @dataclass
 class RealCompilation:
-    """What the child leaves: the dump, compile seconds, bytes of temporaries, and with inputs the results and the wall seconds of each run; `call_seconds` is the median of an empty call."""
+    """The child's results: the dump, compile seconds, bytes of temporaries, and the runs.
+
+    With inputs it has the results and the wall seconds of each run; `call_seconds` is the median of
+    an empty call.
+    """
 
     files: ModuleFiles
     compile_seconds: float
@@ -50,7 +54,11 @@ class RealCompilation:
 
 
 class RealTrace(Trace):
-    """A Trace of the real compiler, with what it measured: `results` leaf by leaf, `compile_seconds` and `temp_bytes`; `call_seconds` is what a call of a program that computes nothing takes, on the same arguments."""
+    """A Trace of the real compiler, with its measurements.
+
+    `results` are leaf by leaf; it has `compile_seconds` and `temp_bytes`, too. `call_seconds` is
+    the time of a call of an empty program on the same arguments.
+    """
 
     def __init__(self, name: str, stages: Sequence[Stage], made: RealCompilation) -> None:
         super().__init__(name, stages)
@@ -61,11 +69,11 @@ class RealTrace(Trace):
 
     @property
     def compile_seconds(self) -> float:
-        """What the compiler took, by its own process' clock."""
+        """The compile time, by the child's clock."""
         return self._compile_seconds
 
     def results_on(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
-        """What the real program gave, where these are the arrays that it ran on."""
+        """Return the real program's results if these are the arrays that it ran on, else None."""
         same = len(inputs) == len(self.inputs) and all(
             np.array_equal(a, b, equal_nan=np.asarray(a).dtype.kind in "fc")
             for a, b in zip(inputs, self.inputs, strict=True)
@@ -156,7 +164,7 @@ def load_arrays(path: Path, dtypes: Sequence[str]) -> list[NDArray[Any]]:
 
 
 def empty_program(module: HloModule) -> str:
-    """HLO text of a program that takes the same arguments and computes nothing: what a call of it takes is the call's own time."""
+    """Return HLO text of an empty program with the same arguments, to measure a call's overhead."""
     parameters = module.entry_computation.parameters
     lines = [f"  p{k} = {p.shape} parameter({k})" for k, p in enumerate(parameters)]
     return "\n".join(
@@ -165,7 +173,10 @@ def empty_program(module: HloModule) -> str:
 
 
 def answer(folder: Path, serve: Callable[[Path], dict[str, Any]]) -> int:
-    """Serve one request; the answer lies in the folder even when the real compiler refuses what it is given. The exit status."""
+    """Serve one request; write an answer even if the real compiler rejects it.
+
+    Returns the exit status.
+    """
     try:
         told = serve(folder)
     except Exception as error:  # noqa: BLE001 - whatever it was, the parent raises it

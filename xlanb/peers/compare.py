@@ -1,4 +1,7 @@
-"""Compare one program compiled by xlanb and by the real XLA:CPU: passes, HLO, run time, results; and leave out the real one's passes in turn."""
+"""Compare a program compiled by xlanb and by the real XLA:CPU: passes, HLO, run time, results.
+
+Also disable the real compiler's passes in turn.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +34,18 @@ if TYPE_CHECKING:
 
 
 _LEAST = 0.2
-"""The least time of a program without its call overhead, as a fraction of the overhead, to be compared."""
+"""The least net run time for a comparison, as a fraction of the call overhead."""
 
 
 @dataclass(frozen=True)
 class PeerComparison(Displayable):
-    """Ours and the real one: `diff` aligns the passes and compares the HLO, `ulp` is the largest distance of each result in units in the last place.
+    """A comparison of xlanb and the real XLA.
 
-    `our_seconds` and `their_seconds` are median wall times of a call from Python on arrays that are there; `our_call` and `their_call` those of a program that takes the same arguments
-    and computes nothing. A call of the real XLA through JAX takes some tens of microseconds: of a small program that is nearly all of it.
+    `diff` aligns the passes and compares the HLO, `ulp` is the largest distance of each result in
+    units in the last place. `our_seconds` and `their_seconds` are median wall times of a call from
+    Python on existing arrays; `our_call` and `their_call` those of an empty program with the same
+    arguments. A call of the real XLA through JAX takes some tens of microseconds, nearly all of the
+    time of a small program.
     """
 
     ours: Trace
@@ -58,14 +64,18 @@ class PeerComparison(Displayable):
 
     @property
     def run_ratio(self) -> float:
-        """Their time over ours, both without that of an empty call: above 1, ours is faster. NaN where either is not longer than an empty call by a fifth: then it is the calls that were timed."""
+        """Their time over ours, both without the time of an empty call: above 1, ours is faster.
+
+        NaN if either exceeds an empty call by less than a fifth, because then mostly the calls were
+        timed.
+        """
         ours, theirs = self.our_seconds - self.our_call, self.their_seconds - self.their_call
         known = ours > _LEAST * self.our_call and theirs > _LEAST * self.their_call
         return theirs / ours if known else math.nan
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """What a notebook shows."""
+        """The tables for a notebook."""
         return self.diff.tables
 
     @property
@@ -92,11 +102,12 @@ class PeerComparison(Displayable):
 
 
 def compare(x: Any, *arrays: Any, runs: int = 20) -> PeerComparison:
-    """Compile a program twice and run it on `arrays` twice: by xlanb, and by the real XLA:CPU in a child process.
+    """Compile a program with xlanb and, in a child process, with the real XLA:CPU; run both on
+    `arrays`.
 
     Raises:
         MissingPeerError: JAX is not installed.
-        XlanbError: one of the two refuses the program; or there are no arrays.
+        XlanbError: one of the two rejects the program; or there are no arrays.
     """
     if not arrays:
         raise XlanbError("to compare results and times, give the arguments")
@@ -120,7 +131,10 @@ def compare(x: Any, *arrays: Any, runs: int = 20) -> PeerComparison:
 
 
 def ulp_distance(a: NDArray[Any], b: NDArray[Any]) -> float:
-    """The largest distance of two arrays' elements in units in the last place of `b`; infinite where one is finite or NaN and the other is not, for integers the largest difference."""
+    """Return the largest distance of elements in units in the last place of `b`.
+
+    Infinite if one is finite or NaN and the other is not; for integers, the largest difference.
+    """
     if a.size == 0:
         return 0.0
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
@@ -139,14 +153,18 @@ def ulp_distance(a: NDArray[Any], b: NDArray[Any]) -> float:
 
 @dataclass(frozen=True)
 class LeftOut(Displayable):
-    """The real compiler with each pass off in turn: `table` has the error against the reference with and without it; `guilty` are the passes without which the numbers are right."""
+    """The real compiler with each pass disabled in turn.
+
+    `table` has the error against the reference with and without the pass; `guilty` are the passes
+    without which the results are right.
+    """
 
     table: pd.DataFrame
     tolerance: float
 
     @property
     def guilty(self) -> list[str]:
-        """Passes that change the result: with them the result is beyond the tolerance, without them it is not."""
+        """The passes with which the result exceeds the tolerance, and without which it does not."""
         whole = float(self.table["error"].iloc[0])
         if whole <= self.tolerance:
             return []
@@ -155,7 +173,7 @@ class LeftOut(Displayable):
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """What a notebook shows."""
+        """The tables for a notebook."""
         return (("error without each pass", self.table),)
 
     def __str__(self) -> str:
@@ -167,11 +185,13 @@ class LeftOut(Displayable):
 
 
 def leave_out(x: Any, *arrays: Any, tolerance: float = 1e-4, passes: Sequence[str] | None = None) -> LeftOut:
-    """Which pass of the real XLA:CPU moves the numbers: compiled with --xla_disable_hlo_passes for each pass that changed something, against the reference interpreter.
+    """Find the pass of the real XLA:CPU that changes the result, against the reference interpreter.
+
+    The program is compiled with --xla_disable_hlo_passes for each pass that changed something.
 
     Raises:
         MissingPeerError: JAX is not installed.
-        XlanbError: the real XLA refuses the program with all passes on.
+        XlanbError: the real XLA rejects the program with all passes on.
     """
     import pandas as pd
 

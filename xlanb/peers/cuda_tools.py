@@ -1,11 +1,11 @@
-"""NVIDIA's ptxas and nvdisasm: the PTX of a dump becomes a report of its registers and spills, and SASS.
+"""NVIDIA's ptxas and nvdisasm: report registers and spills of a dump's PTX, and write SASS.
 
-Both tools come from wheels and need no GPU. Each start of nvdisasm costs some 0.4 s whatever it
-reads, so the kernels of a module are assembled together, and one by one only where ptxas refuses
-them so. What is written beside `NAME.ptx`:
+Both tools come from wheels and need no GPU. Each start of nvdisasm takes some 0.4 s for any input,
+so the kernels of a module are assembled together, and one by one only if ptxas rejects that. The
+files for `NAME.ptx`:
 
-    NAME.ptxas.txt    what `ptxas -v` says of its entries; where it refuses the PTX, its error
-    NAME.sass         the machine code, each instruction after the line of the PTX that it comes from
+    NAME.ptxas.txt    the report of `ptxas -v` on its entries, or its error
+    NAME.sass         the machine code, each instruction after its line of the PTX
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Assembled:
 
 @dataclass(frozen=True)
 class _Source:
-    """The text of a file of PTX, what it is compiled for, and its kernels."""
+    """A PTX file's text, its architecture, and its kernels."""
 
     path: Path
     text: str
@@ -101,9 +101,9 @@ def find_tool(name: str) -> str:
 
 
 def toolkit_flag() -> str:
-    """The flag by which XLA takes ptxas from NVIDIA's wheel.
+    """Return the flag that makes XLA use ptxas from NVIDIA's wheel; "" if there is no wheel.
 
-    One of the system's may be too new for old GPUs; "" where there is no wheel.
+    The system's ptxas may be too new for old GPUs.
     """
     tool = _of_wheels("ptxas")
     # XLA_FLAGS are split at blanks.
@@ -122,10 +122,8 @@ def _of_wheels(name: str) -> Path | None:
 def assemble(folder: str | os.PathLike[str], *, timeout: float = TIMEOUT_S) -> list[Assembled]:
     """Assemble and disassemble every .ptx of a dump directory that has a kernel.
 
-    What is there already is left alone.
-
-    `timeout` is in seconds, for each process. A PTX that ptxas refuses is a record with its error,
-    which also stands in the report.
+    Existing results are kept. `timeout` is in seconds, for each process. A PTX that ptxas rejects
+    gives a record with its error, which is also in the report.
 
     Raises:
         MissingPeerError: ptxas or nvdisasm is not installed.
@@ -186,7 +184,7 @@ def _groups(sources: Sequence[_Source]) -> Iterable[list[_Source]]:
 
 
 def _assemble_group(tools: _Tools, group: Sequence[_Source]) -> list[Assembled]:
-    """The group at once; where that fails each by itself, which tells whose fault it is."""
+    """Assemble a group together; if that fails, each file alone, to find the faulty one."""
     try:
         report, sass, unread = _run_both(tools, _merged(group), group[0].arch)
     except DumpError as error:
@@ -207,7 +205,7 @@ def _assemble_group(tools: _Tools, group: Sequence[_Source]) -> list[Assembled]:
 
 
 def _numbered(sass: str, before: int) -> str:
-    """SASS with the lines of the PTX counted from its own beginning, `before` of the merged text."""
+    """Renumber PTX lines in SASS from the file's beginning, line `before` of the merged text."""
     return _PTX_LINE.sub(lambda m: f"{m[1]}{int(m[2]) - before}", sass)
 
 

@@ -1,6 +1,7 @@
-"""The child process of child.py: compile one module with the real XLA, and run it.
+"""The child process of child.py: compile and run one module with the real XLA.
 
-Run as `python -m xlanb.peers.serve REQUEST`: REQUEST is a folder with module.hlo, args.npz and request.json; there the child leaves dumps/, results.npz and answer.json.
+Run as `python -m xlanb.peers.serve REQUEST`: REQUEST is a folder with module.hlo, args.npz and
+request.json; the child writes dumps/, results.npz and answer.json to it.
 """
 
 from __future__ import annotations

@@ -41,11 +41,12 @@ _VMODULES = "mark_for_compilation_pass=4,compilability_check_util=3,encapsulate_
 
 @dataclass
 class TensorFlowRun(Displayable):
-    """What the real TensorFlow did with a graph.
+    """A run of a graph in the real TensorFlow.
 
-    `cluster_of` gives each node that it marked its cluster, `reasons` each node that it logged a reason for that reason; `graphs` are its passes, `modules` XLA's compilation of each
-    cluster, `results` the values of the fetches and `seconds` the wall time of each further run. `graphs_directory` is where
-    the graphs lie as long as this object lives.
+    `cluster_of` maps each node that it marked to its cluster, `reasons` each node to its logged
+    reason; `graphs` are its passes, `modules` XLA's compilation of each cluster, `results` the
+    values of the fetches and `seconds` the wall time of each further run. `graphs_directory` has
+    the graphs during this object's lifetime.
     """
 
     name: str
@@ -91,13 +92,15 @@ def trace(
     min_cluster_size: int = 4,
     runs: int = 10,
 ) -> TensorFlowRun:
-    """Run a graph in the real TensorFlow with auto-clustering on, Grappler off; everything it dumps and logs comes back.
+    """Run a graph in the real TensorFlow with auto-clustering and without Grappler; collect dumps
+    and logs.
 
-    `before` are operations to run first: initialisers. A child process runs it, since TensorFlow reads its flags once.
+    `before` are operations to run first: initializers. It runs in a child process, because
+    TensorFlow reads its flags once.
 
     Raises:
         MissingPeerError: TensorFlow is not installed.
-        XlanbError: TensorFlow refuses the graph; the message is its own.
+        XlanbError: TensorFlow rejects the graph; the message is its own.
     """
     if find_spec("tensorflow") is None:
         raise MissingPeerError("TensorFlow is not installed: pip install 'xlanb[peers]'")

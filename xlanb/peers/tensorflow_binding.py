@@ -1,4 +1,7 @@
-"""Functions of TensorFlow bound to their variables: arguments to arrays, arrays to results, values read from and assigned to `tf.Variable`s."""
+"""Bind TensorFlow functions to their variables: arguments to arrays, arrays to results.
+
+Values are read from and assigned to `tf.Variable`s.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ Array = np.ndarray[Any, Any]
 
 @dataclass
 class FunctionBinding:
-    """A traced function and what it is called with.
+    """A traced function, and how to call it.
 
     Attributes:
         name: of the function, for messages.
         inputs: (name, dtype name, dimensions) of each array that it takes.
         variables: the `tf.Variable` behind each variable node.
-        structured_outputs: what the function returned when it was traced: tensors, None and values in structures.
-        signature: of the Python function; None where only tensors are given, in order.
+        structured_outputs: the return value of the trace: tensors, None and values in structures.
+        signature: of the Python function; None if it takes only tensors, in order.
         leaves: the flattened arguments that it was traced for.
         freezes_weights, targets: see `xlanb.graph.binding.Binding`.
     """
@@ -41,10 +44,11 @@ class FunctionBinding:
     targets: tuple[str, ...] = ()
 
     def flatten(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[Array]:
-        """One array for each input.
+        """Return one array for each input.
 
         Raises:
-            ArgumentError: the arguments do not fit the function, or a Python value is not the one that it was traced for.
+            ArgumentError: the arguments do not fit the function, or a Python value is not the
+                traced one.
         """
         leaves = flat_leaves(self.signature, args, named, self.name)
         if self.leaves and len(leaves) == len(self.leaves):
@@ -89,7 +93,7 @@ class FunctionBinding:
 def flat_leaves(
     signature: inspect.Signature | None, args: tuple[Any, ...], named: Mapping[str, Any], name: str
 ) -> list[Any]:
-    """The leaves of a call's arguments, as TensorFlow flattens them: defaults filled in, named ones behind.
+    """Flatten a call's arguments as TensorFlow does: defaults filled in, named ones last.
 
     Raises:
         ArgumentError: the function does not take these arguments.

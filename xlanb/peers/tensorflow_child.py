@@ -1,6 +1,8 @@
-"""A child process in which the real TensorFlow runs a graph with its own XLA: run as `python -m xlanb.peers.tensorflow_child REQUEST`.
+"""The child process in which the real TensorFlow runs a graph with its own XLA.
 
-REQUEST is a folder with graph.pb, feeds.npz and request.json; the child leaves results.npz and answer.json there, TensorFlow the graphs in graphs/ and the dumps in xla/.
+Run as `python -m xlanb.peers.tensorflow_child REQUEST`. REQUEST is a folder with graph.pb,
+feeds.npz and request.json; the child writes results.npz and answer.json to it, TensorFlow the
+graphs to graphs/ and the dumps to xla/.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from xlanb.peers.child import answer, load_arrays, save_arrays
 
 
 def serve(folder: Path) -> dict[str, Any]:
-    """Run the request; what the parent wants to know."""
+    """Run the request; return the data for the parent."""
     request = json.loads((folder / "request.json").read_text())
     tf = import_module("tensorflow")
     v1 = tf.compat.v1

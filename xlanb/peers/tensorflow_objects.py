@@ -1,4 +1,4 @@
-"""Objects of the real TensorFlow as graphs: tf.Graph, sessions, tensors, tf.function, ConcreteFunction, Keras models."""
+"""Graphs of real TensorFlow objects: tf.Graph, sessions, tensors, functions, Keras models."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ _PYTHON_FUNCTIONS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
 
 @graph_of_objects.implement
 def graph_of(x: Any, request: CallRequest) -> Graph:
-    """The graph of an object of TensorFlow or Keras, with `inputs`, `outputs`, `initial_values` and `binding`, traced for the arguments of a call.
+    """Make the graph of a TensorFlow or Keras object, traced for the arguments of a call.
 
-    Variables that a function has captured are VarHandleOp nodes of their own names here, other captured values constants.
+    It has `inputs`, `outputs`, `initial_values` and `binding`. Captured variables become
+    VarHandleOp nodes of their own names, other captured values constants.
 
     Raises:
         MissingPeerError: TensorFlow is not installed.
-        GraphError: it is no program, does not take these arguments, or captures what is neither variable nor array; TensorFlow's own words are in the message.
+        GraphError: it is no program, does not take these arguments, or captures something other
+            than variables and arrays; TensorFlow's own text is in the message.
     """
     if find_spec("tensorflow") is None:
         raise MissingPeerError("TensorFlow is not installed: pip install 'xlanb[peers]'")
@@ -78,7 +80,9 @@ def _title(x: Any) -> str:
 
 @dataclass(frozen=True)
 class _Traced:
-    """A ConcreteFunction, the signature of the Python function behind it (None where there is none), the leaves of its arguments, and whether it is a model's."""
+    """A ConcreteFunction, its Python signature or None, its arguments' leaves, and whether it is a
+    model's.
+    """
 
     concrete: Any
     signature: inspect.Signature | None = None
@@ -133,10 +137,11 @@ def _model_function(tf: Any, model: Any) -> Any:
 
 
 def _model_specs(tf: Any, model: Any, request: CallRequest) -> Any:
-    """TensorSpecs in the structure of a model's inputs, their first dimension `batch` where that is given.
+    """Return TensorSpecs in the structure of a model's inputs, with `batch`, if given, as the first
+    size.
 
     Raises:
-        GraphError: the model does not say what it takes, or sizes are open in a program that is to be compiled.
+        GraphError: the model does not declare its inputs, or a program to compile has open sizes.
     """
     if not getattr(model, "built", False) or not getattr(model, "inputs", None):
         raise GraphError(f"the Keras model {model.name!r} does not declare its inputs: pass example arguments with it")
@@ -208,7 +213,9 @@ def _of_concrete(tf: Any, function: Any, name: str) -> tuple[Graph, dict[str, An
 
 
 def _adopt_python_functions(tf: Any, definition: Any) -> None:
-    """Let nodes of py_function and numpy_function call what TensorFlow registered under their tokens."""
+    """Make nodes of py_function and numpy_function call the functions that TensorFlow
+    registered.
+    """
     nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
     tokens = {n.attr["token"].s.decode() for n in nodes if n.op in _PYTHON_FUNCTIONS}
     if not tokens:
@@ -250,7 +257,7 @@ def _be_variable(tf: Any, node: Any, variable: Any, name: str) -> None:
 
 
 def _table_types(definition: Any, name: str, value: Any) -> tuple[int, int] | None:
-    """The types of keys and values of a hash table that is only read; None of another captured value."""
+    """Return key and value types of a read-only hash table; None for other captured values."""
     if value.dtype.name != "resource":
         return None
     nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
@@ -264,7 +271,9 @@ def _table_types(definition: Any, name: str, value: Any) -> tuple[int, int] | No
 
 
 def _be_table(tf: Any, definition: Any, node: Any, value: Any) -> None:
-    """The capture as a table of its own with the entries that it has now, filled before each node that takes it."""
+    """Replace a captured table by one with its current entries, filled before each node that uses
+    it.
+    """
     key, content = _table_types(definition, node.name, value) or (0, 0)
     keys, values = tf.raw_ops.LookupTableExportV2(
         table_handle=value, Tkeys=tf.dtypes.as_dtype(key), Tvalues=tf.dtypes.as_dtype(content)

@@ -23,7 +23,9 @@ class RealXla:
     """The name of its order of passes, as `xlanb.cpu.pipeline(xla=...)` takes it."""
 
     dump_flags: str
-    """XLA_FLAGS with which it dumps the LLVM IR of its kernels; before 0.12 it always does, and this flag crashes it."""
+    """XLA_FLAGS to dump kernels' LLVM IR; before 0.12 it is always dumped, and the flag crashes
+    XLA.
+    """
 
     compares_by_order: bool
     """Whether its messages contain a comparison's order instead of its type."""

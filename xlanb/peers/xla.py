@@ -1,4 +1,4 @@
-"""The real XLA:CPU, through JAX, when it is installed: what it says of a module, and what it computes."""
+"""The real XLA:CPU through JAX, if installed: its compilation of a module, and its results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def canonical_text(text: str) -> str:
 
 
 class RealExecutable:
-    """A module compiled by the real XLA:CPU. Call it with arrays; `optimized_text` is its HLO after all passes."""
+    """A module compiled by the real XLA:CPU, called with arrays.
+
+    `optimized_text` is its HLO after all passes.
+    """
 
     def __init__(self, module: HloModule | str) -> None:
         hlo, jaxlib = import_jax("jaxlib._hlo"), import_jax("jaxlib._jax")
@@ -74,7 +77,7 @@ class RealExecutable:
         return name
 
     def put(self, args: Sequence[Any]) -> list[Any]:
-        """Arrays as JAX's own, on the device; 64-bit elements stay so whatever JAX's own setting is."""
+        """Put arrays on the device as JAX arrays; 64-bit types are kept whatever JAX's setting."""
         jax = import_jax("jax")
         device = self._client.local_devices()[0]
         with jax.enable_x64(True):
@@ -94,7 +97,7 @@ class RealExecutable:
 
 
 real = Way("the real XLA", lambda module, arrays: RealExecutable(module)(*arrays), is_real=True)
-"""The results of the real XLA:CPU: a way to compute a module for `xlanb.explorer.failing.differs`."""
+"""Compute a module with the real XLA:CPU, for `xlanb.explorer.failing.differs`."""
 
 
 @real_xla.implement
@@ -119,28 +122,36 @@ def trace(
 def trace(
     x: Any, *arrays: Any, target: str = "cpu", all_passes: bool = False, runs: int = 20, flags: str = "", **options: Any
 ) -> RealTrace | TargetTrace:
-    """The compilation of `x` by the real XLA as a Trace: its passes, kernels and buffers.
+    """Compile `x` with the real XLA, and return a Trace of its passes, kernels and buffers.
 
-    `x` is an HloModule, HLO text, or what `xlanb.compile` takes; then `arrays` are its example arguments too. XLA reads its flags once in a process, so a child process compiles. The
-    passes that changed something are recorded, with `all_passes` every one; `flags` are more XLA_FLAGS.
+    `x` is an HloModule, HLO text, or any argument of `xlanb.compile`, with `arrays` as its example
+    arguments. XLA reads its flags once per process, so a child process compiles. Passes that
+    changed something are recorded, with `all_passes` every one; `flags` are additional XLA_FLAGS.
 
-    For the CPU the program is run on `arrays` as well, `runs` times: the trace (a RealTrace) has the `results`, leaf by leaf, and how long that takes.
+    For the CPU the program is also run on `arrays`, `runs` times: the trace (a RealTrace) has the
+    `results`, leaf by leaf, and the time of a run.
 
-    `target` is else hardware that need not be here: "h100", "a100:8" (eight in one host), "tpu v5e:2x2", the path of a GpuTargetConfigProto (.txtpb); `xlanb.targets()` lists them. Then
-    `arrays` may be ShapeDtypeStructs, the trace is a TargetTrace, and these are taken too:
+    Another `target` may be absent hardware: "h100", "a100:8" (eight in one host), "tpu v5e:2x2",
+    the path of a GpuTargetConfigProto (.txtpb); `xlanb.targets()` lists them. Then `arrays` may be
+    ShapeDtypeStructs, the trace is a TargetTrace, and there are more options:
 
-    - `devices`: how many GPUs, where the target does not say;
-    - `shardings`, `out_shardings`: NamedShardings or PartitionSpecs, in the structure of the arguments (or a prefix of it) and of the results; `mesh`: a mesh of JAX's for PartitionSpecs, or
-      the sizes of its axes, `{"data": 2, "model": 4}`. A mesh over devices that are here stands for one of the same axes over the target's;
-    - `python`: the interpreter of another environment, to compile by its version of XLA;
-    - `timeout` in seconds, and `progress`, a function that is told what happens.
+    - `devices`: the number of GPUs, if the target does not state it;
+    - `shardings`, `out_shardings`: NamedShardings or PartitionSpecs, in the structure of the
+      arguments (or a prefix of it) and of the results; `mesh`: a JAX mesh for PartitionSpecs, or
+      the sizes of its axes, `{"data": 2, "model": 4}`. A mesh over local devices is replaced by one
+      with the same axes over the target's;
+    - `python`: the interpreter of another environment, to compile with its version of XLA;
+    - `timeout` in seconds, and `progress`, a function that is called with progress texts.
 
-    What was compiled for a target is kept on disk, by the program, the target, the flags and the versions (see XLANB_CACHE_DIR and XLANB_CACHE_BYTES).
+    Compilations for a target are cached on disk, by program, target, flags and versions (see
+    XLANB_CACHE_DIR and XLANB_CACHE_BYTES).
 
     Raises:
-        MissingPeerError: JAX, or the target's compiler, is not installed; the message has the one command.
-        ArgumentError: nothing has the target's name; or an option is for another target.
-        XlanbError: the real XLA refuses the program, with its own message; it crashes, or takes longer than `timeout`.
+        MissingPeerError: JAX, or the target's compiler, is not installed; the message has the
+            command.
+        ArgumentError: the target's name is unknown; or an option is for another target.
+        XlanbError: the real XLA rejects the program, with its own message; it crashes, or takes
+            longer than `timeout`.
     """
     if target.strip().lower() != "cpu":
         return trace_target(x, arrays, target, all_passes=all_passes, flags=flags, **options)
@@ -178,14 +189,15 @@ def _is_hlo(x: Any) -> bool:
 
 @contextmanager
 def using(hlo_pass: HloPass | Callable[[HloModule], Any], *, after_scheduling: bool = False) -> Iterator[list[Edited]]:
-    """Within the block the real XLA:CPU runs a pass of xlanb inside its own pipeline; gives a list of what the pass did, module by module.
+    """Make the real XLA:CPU run a pass of xlanb in its pipeline, within the block.
 
-    `hlo_pass` is a pass, or a function that rewrites a module in place. A pass that fails leaves the module as it was, and the error comes at the end of the block.
-    Functions that JAX compiled before are compiled anew.
+    It yields a list of the pass's changes, one entry per module. `hlo_pass` is a pass, or a
+    function that rewrites a module in place. If a pass fails, the module is unchanged, and the
+    error is raised at the end of the block. Functions that JAX compiled before are compiled anew.
 
     Raises:
         MissingPeerError: JAX is not installed, or older than 0.10.2.
-        XlanbError: what the pass raised.
+        XlanbError: the pass's error.
     """
     jax = import_jax("jax")
     try:
@@ -210,7 +222,9 @@ def using(hlo_pass: HloPass | Callable[[HloModule], Any], *, after_scheduling: b
 
 @dataclass(frozen=True)
 class Edited:
-    """What a pass did to one module inside the real XLA: records before and after, the same where it changed nothing."""
+    """A pass's change to one module in the real XLA: records before and after, the same if
+    unchanged.
+    """
 
     module: str
     before: ModuleRecord

@@ -1,1 +1,1 @@
-"""The real XLA for hardware that is not here: XLA:GPU and XLA:TPU compile ahead of time for a described device."""
+"""The real XLA:GPU and XLA:TPU, compiling ahead of time for a described device that is absent."""

@@ -1,9 +1,9 @@
-"""Compilations on disk: a folder for each, by the program, the target, the flags and the versions of what compiled it.
+"""Compilations on disk, one folder each, keyed by program, target, flags and compiler versions.
 
-They lie under the folder that XLANB_CACHE_DIR names, else in the user's cache folder; nothing is kept where
-XLANB_CACHE_DIR is empty. Those that were not looked at for the longest time go where all together are over so many
-bytes: XLANB_CACHE_BYTES, or else 4 GiB (a small program leaves some 10 MB for a GPU and 30 MB for a TPU, whose LLO is
-gzipped: 90 MB of text).
+They are in the folder XLANB_CACHE_DIR, by default in the user's cache folder; if XLANB_CACHE_DIR is
+empty, nothing is kept. When their total exceeds XLANB_CACHE_BYTES (by default 4 GiB), the least
+recently used ones are removed. A small program takes some 10 MB for a GPU and 30 MB for a TPU,
+whose LLO is gzipped from 90 MB of text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ PART = "part-"
 _ABANDONED_S = 24 * 3600
 _COMPRESSED = ".gz"
 _LEVEL = 1
-"""The gzip level: LLO compresses to a quarter in one second per 90 MB; the best level takes three seconds for a fifth."""
+"""The gzip level: 1 shrinks LLO to a quarter at 90 MB/s; the best, to a fifth in three times as
+long.
+"""
 
 
 def cache_folder() -> Path | None:
@@ -65,7 +67,7 @@ def found(folder: Path, key: str) -> Path | None:
 
 
 def keep(folder: Path, key: str, made: Path) -> Path:
-    """Move what was compiled into the cache; where it lies from then on. What another process kept meanwhile stays."""
+    """Move a compilation into the cache and return its place; another process's result is kept."""
     kept = folder / key
     try:
         made.rename(kept)
@@ -78,7 +80,7 @@ def keep(folder: Path, key: str, made: Path) -> Path:
 
 
 def compress(folder: Path) -> None:
-    """Gzip all files below a folder, each in its place; those that cannot be written stay as they are."""
+    """Gzip all files below a folder in place; files that cannot be written are unchanged."""
     files = [f for f in folder.rglob("*") if f.is_file() and f.suffix != _COMPRESSED and f.stat().st_size]
     with ThreadPoolExecutor() as pool:  # zlib computes without the interpreter's lock
         list(pool.map(_gzip, files))

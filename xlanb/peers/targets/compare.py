@@ -35,17 +35,20 @@ AnyTrace = TargetTrace | OwnTrace
 
 @dataclass(frozen=True)
 class TargetComparison(Displayable):
-    """One program compiled for several targets, by several versions of XLA or by xlanb; `traces` in the order asked for."""
+    """One program compiled for several targets, by several versions of XLA or by xlanb.
+
+    `traces` are in the requested order.
+    """
 
     traces: tuple[AnyTrace, ...]
     names: tuple[str, ...]
 
     @cached_property
     def facts(self) -> pd.DataFrame:
-        """A row for each fact, a column for each target.
+        """One row per fact, one column per target.
 
-        Estimated times are those of rooflines: of each kernel and its launch for a GPU, of the whole for a TPU.
-        Nothing is measured.
+        Times are roofline estimates, not measured: of each kernel and its launch for a GPU, of the
+        whole program for a TPU.
         """
         import pandas as pd
 
@@ -68,9 +71,7 @@ class TargetComparison(Displayable):
 
     @cached_property
     def fused_differently(self) -> pd.DataFrame:
-        """Pairs of operations, one reading the other's result, that are in one kernel for some targets and not for
-        others.
-        """
+        """Producer-consumer pairs that share a kernel for some targets only."""
         import pandas as pd
 
         held = [self._held(t) for t in self.traces]
@@ -107,7 +108,7 @@ class TargetComparison(Displayable):
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
-        """What a notebook shows."""
+        """The tables for a notebook."""
         found = [("side by side", self.facts)]
         if len(self.traces) > 1:
             found += [("in one kernel in one of them only", self.fused_differently), ("kernels", self.placement)]
@@ -135,17 +136,17 @@ def side_by_side(
     progress: Callable[[str], None] | None = None,
     **options: Any,
 ) -> TargetComparison:
-    """Compile one program for several targets by the real XLA; the options are those of `xlanb.peers.xla.trace`.
+    """Compile one program for several targets with the real XLA; options as in
+    `xlanb.peers.xla.trace`.
 
-    A target "xlanb a100" is compiled by xlanb itself, so that ours stands beside the real one.
-
-    With `pythons`, interpreters of other environments ("" is this one), each target is compiled by the XLA of each:
-    what changed between two versions.
+    A target such as "xlanb a100" is compiled by xlanb itself, for comparison. With `pythons`,
+    interpreters of other environments ("" is this one), each target is compiled by the XLA of each,
+    to compare versions.
 
     Raises:
         MissingPeerError: a target's compiler is not installed.
-        ArgumentError: nothing has a target's name, or there is no target.
-        XlanbError: the real XLA refuses the program.
+        ArgumentError: a target's name is unknown, or there is no target.
+        XlanbError: the real XLA rejects the program.
     """
     if not targets:
         raise ArgumentError("targets is empty: give at least one target")
@@ -241,9 +242,9 @@ def _first_module(trace: AnyTrace) -> ModuleRecord:
 
 
 def _run_apart(module: ModuleRecord) -> list[ComputationRecord]:
-    """The computations whose instructions are kernels of their own.
+    """Return the computations whose instructions are kernels of their own.
 
-    The entry, and what loops, branches and calls run.
+    These are the entry, and the computations of loops, branches and calls.
     """
     found, left = [], [module.entry]
     while left:
@@ -288,7 +289,7 @@ def _op_names(module: ModuleRecord) -> list[str]:
 
 
 def edges(module: ModuleRecord) -> list[tuple[str, str]]:
-    """Pairs of JAX's names of operations, the second of which reads the first one's result."""
+    """Return pairs of JAX's operation names, producer and consumer."""
     found: dict[tuple[str, str], None] = {}
     for computation in module.computations:
         for i in computation.instructions:
@@ -301,7 +302,7 @@ def edges(module: ModuleRecord) -> list[tuple[str, str]]:
 
 
 def together(held: Mapping[str, tuple[str, ...]], producer: str, consumer: str) -> str:
-    """How two operations lie to one another: "fused", "apart", "" where one is gone."""
+    """Whether two operations share a kernel: "fused", "apart", or "" if one is gone."""
     if producer not in held or consumer not in held:
         return ""
     return "fused" if set(held[producer]) & set(held[consumer]) else "apart"

@@ -1,4 +1,6 @@
-"""Compile for a target in a child process: its environment, its progress, its time limit, and the cache on disk."""
+"""Compile for a target in a child process: its environment, progress, time limit, and disk
+cache.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,11 @@ Progress = Callable[[str], None]
 
 @dataclass
 class TargetCompilation:
-    """What the real compiler left of one program for one target.
+    """The real compiler's output of one program for one target.
 
-    `folder` holds DUMPS (`dumps`), the final module (`final.hlo`) and the answer; `owner` keeps it there where it does not
-    lie in the cache. `cost` and `memory` are the compiler's own figures, by its own names (operations, bytes, seconds); empty
-    where the platform gives none.
+    `folder` holds DUMPS (`dumps`), the final module (`final.hlo`) and the answer; `owner` keeps it
+    alive if it is not in the cache. `cost` and `memory` are the compiler's own figures, under its
+    own names (operations, bytes, seconds); empty if the platform has none.
     """
 
     target: TargetName
@@ -96,15 +98,15 @@ def compile_for(
     timeout: float = TIMEOUT_S,
     progress: Progress | None = None,
 ) -> TargetCompilation:
-    """Compile a program for a target by the real XLA, or find it in the cache.
+    """Compile a program for a target with the real XLA, or take it from the cache.
 
-    Every pass is dumped with `all_passes`, else those that changed something; `flags` are more XLA_FLAGS; `python` is
-    the interpreter of another environment, with another version of JAX; `progress` is told what happens, stage by
-    stage; `timeout` is in seconds.
+    With `all_passes` every pass is dumped, else those that changed something. `flags` are
+    additional XLA_FLAGS; `python` is the interpreter of another environment, with another version
+    of JAX; `progress` is called with a text at each stage; `timeout` is in seconds.
 
     Raises:
         MissingPeerError: the target's compiler is not installed.
-        XlanbError: it refuses the program, crashes, or takes longer than `timeout`.
+        XlanbError: it rejects the program, crashes, or takes longer than `timeout`.
     """
     check_installed(target, python)
     made_by = versions(python)
@@ -134,9 +136,7 @@ def compile_for(
 
 
 def _assemble(dumps: Path, progress: Progress) -> None:
-    """Assemble the PTX to machine code; if the tools are not installed, log that once and return
-    nothing.
-    """
+    """Assemble the PTX to machine code; if the tools are not installed, only log that once."""
     progress("ptxas and nvdisasm")
     try:
         cuda_tools.assemble(dumps)
@@ -200,7 +200,7 @@ def _ending(status: int | None) -> str:
 
 
 def _watch(child: subprocess.Popen[bytes], dumps: Path, end: float, progress: Progress) -> None:
-    """Wait for the child, and tell of each pass whose dump appears."""
+    """Wait for the child, and report each pass whose dump appears."""
     seen = 0
     progress("starting the compiler")
     while child.poll() is None:
@@ -275,14 +275,16 @@ PYTHONPATH belongs to this environment, which may not be the child's.
 """
 
 _OF_THIS_ENVIRONMENT = ("TPU_LIBRARY_PATH", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION")
-"""Set by JAX in this process: a child with another Python must find the libtpu of its own environment."""
+"""Variables that JAX sets here; a child with another Python must find its own libtpu."""
 
 
 def _answer(folder: Path, obstacle: str = "") -> dict[str, Any]:
-    """The child's answer; `obstacle` is the reason why the platform's plugin cannot start, if any.
+    """Return the child's answer.
+
+    `obstacle` is the reason why the platform's plugin cannot start, if any.
 
     Raises:
-        XlanbError: it told of an error.
+        XlanbError: the child reported an error.
     """
     told: dict[str, Any] = json.loads((folder / "answer.json").read_text())
     if "error" in told:

@@ -1,6 +1,6 @@
-"""GpuTargetConfigProto.
+"""Write a GpuTargetConfigProto, XLA:GPU's description of a device, in protobuf's text form.
 
-How XLA:GPU is told of a device, in protocol buffers' text form (xla/stream_executor/device_description.proto).
+Source: xla/stream_executor/device_description.proto.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAME = re.compile(r'^\s*(?:device_description_str|name)\s*:\s*"([^"\n]{1,200})"
 
 @dataclass(frozen=True)
 class Described:
-    """What a description says of itself: "CUDA", "ROCM" or "SYCL", and the device's name."""
+    """A description's platform, "CUDA", "ROCM" or "SYCL", and its device's name."""
 
     platform: str
     name: str
@@ -114,7 +114,10 @@ def _capability_lines(device: GpuDevice) -> list[str]:
 
 
 def _rate_lines(device: GpuDevice, field: str, rates: str) -> list[str]:
-    """The rates of the units by dtype: a fused multiply-add counts as one operation; a core has four tensor cores."""
+    """Write the units' rates by dtype.
+
+    A fused multiply-add counts as one operation; a core has four tensor cores.
+    """
     scalar = rates == "fma"
     clock = device.clock_ghz if scalar else device.matrix_clock_ghz or device.clock_ghz
     lines = []

@@ -22,9 +22,10 @@ _TERA, _GIGA = 1e12, 1e9
 
 @dataclass(frozen=True)
 class Needs:
-    """What a platform needs: one of the distributions (the plugins of JAX for it), and the command that installs it.
+    """A platform's requirements: one of the distributions (its JAX plugins), and the install
+    command.
 
-    `obstacle` says what else it takes where the plugin does not start without the device, "" where it does.
+    `obstacle` says what else is needed if the plugin does not start without the device, else "".
     """
 
     plugins: tuple[str, ...]
@@ -92,7 +93,9 @@ def _version(name: str) -> str:
 
 
 def check_installed(target: TargetName, python: str = "") -> None:
-    """Raise MissingPeerError where a target's compiler is not installed; the message has the one command."""
+    """Raise MissingPeerError if a target's compiler is not installed; the message has the
+    command.
+    """
     found = versions(python)
     needs = NEEDS[target.platform]
     where = f" in the environment of {python}" if python else ""
@@ -103,12 +106,12 @@ def check_installed(target: TargetName, python: str = "") -> None:
 
 
 def targets() -> pd.DataFrame:
-    """What can be compiled for: a row for each device, with what it is, whether its compiler is installed here, and
-    the command that installs it.
+    """Return a table of devices that can be compiled for, one row each.
 
-    Columns: target, device, compiles ("yes", the command that makes it so, or what else it takes), cores, memory (GB), bandwidth (GB a
-    second), bf16 and f32 (10^12 operations a second, 0 where it has no units for it). A GPU takes ":8" (eight in one
-    host) and ":2x8" behind its name, a TPU its slice.
+    Columns: target, device, compiles ("yes", the command that installs the compiler, or what else
+    it takes), cores, memory (GB), bandwidth (GB a second), bf16 and f32 (10^12 operations a second,
+    0 without units for it). A GPU's name may be followed by ":8" (eight in one host) or ":2x8", a
+    TPU's by its slice.
     """
     import pandas as pd
 

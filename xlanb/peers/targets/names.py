@@ -29,11 +29,12 @@ ALIASES_BY_KEY = {key: alias for alias, key in ALIASES.items() if not alias.star
 
 @dataclass(frozen=True)
 class TargetName:
-    """What is compiled for.
+    """A compilation target.
 
-    `name` is its canonical name, `platform` the one under which JAX knows it ("cuda", "rocm", "oneapi", "tpu"),
-    `topology` the slice in that platform's notation ("1x8x1": hosts x GPUs x 1; "v5e:2x2"). `config` is a
-    GpuTargetConfigProto in text form and `device` the GPU, None where the table has no such device.
+    `name` is its canonical name, `platform` its JAX platform ("cuda", "rocm", "oneapi", "tpu"),
+    `topology` the slice in that platform's notation ("1x8x1": hosts x GPUs x 1; "v5e:2x2").
+    `config` is a GpuTargetConfigProto in text form and `device` the GPU, None if the table has no
+    such device.
     """
 
     name: str
@@ -54,7 +55,7 @@ class TargetName:
 
     @property
     def device_count(self) -> int:
-        """How many devices its topology has, as far as its shape says: some TPUs have two for each chip."""
+        """Return the topology's number of devices, by its shape; some TPUs have two per chip."""
         return _count(self.topology.rpartition(":")[2])
 
     def __str__(self) -> str:
@@ -62,15 +63,16 @@ class TargetName:
 
 
 def parse_target(name: str, devices: int = 0) -> TargetName:
-    """The target of a name.
+    """Parse a target's name.
 
-    GPUs: a key or short name of `xlanb.gpu.devices`, with ":8" for eight of them in one host or ":2x8" for two such
-        hosts, or the path of a GpuTargetConfigProto (`.txtpb`, `.pbtxt`).
-    TPUs: "tpu v5e:2x2", "v5p:2x2x1"; without a shape the slice of one host. `devices` is how many GPUs are wanted
-        where the name does not say.
+    GPUs: a key or short name of `xlanb.gpu.devices`, with ":8" for eight of them in one host or
+        ":2x8" for two such hosts, or the path of a GpuTargetConfigProto (`.txtpb`, `.pbtxt`).
+    TPUs: "tpu v5e:2x2", "v5p:2x2x1"; without a shape the slice of one host.
+
+    `devices` is the number of GPUs if the name does not state it.
 
     Raises:
-        ArgumentError: nothing has this name; the message has what there is.
+        ArgumentError: the name is unknown; the message lists the known ones.
     """
     text = name.strip()
     if text.endswith((".txtpb", ".pbtxt")):

@@ -1,6 +1,7 @@
-"""A target that xlanb compiles for by itself, among those of the real compilers: "xlanb a100" is an A100 by our own passes and code generator.
+"""Targets that xlanb itself compiles for: "xlanb a100" is an A100 by xlanb's passes and code
+generator.
 
-So one table holds ours beside the real XLA's: `side_by_side(f, x, targets=["xlanb a100", "a100"])`.
+One table can compare xlanb and the real XLA: `side_by_side(f, x, targets=["xlanb a100", "a100"])`.
 """
 
 from __future__ import annotations
@@ -88,12 +89,13 @@ def trace_own(
 
 
 def trace_for(x: Any, args: tuple[Any, ...], name: str, **options: Any) -> TargetTrace | OwnTrace:
-    """Compile for a target by its name: by xlanb where it begins with "xlanb ", else by the real compiler.
+    """Compile for a named target: with xlanb if it begins with "xlanb ", else with the real
+    compiler.
 
     Raises:
         MissingPeerError: the real compiler is not installed.
-        ArgumentError: nothing has that name.
-        XlanbError: the compiler refuses the program.
+        ArgumentError: the name is unknown.
+        XlanbError: the compiler rejects the program.
     """
     own = own_target(name)
     if own is None:

@@ -1,8 +1,9 @@
 """The child process: compile one program for a described device with the real XLA.
 
-Run as `python serve.py REQUEST`, by any Python that has JAX: it imports nothing of xlanb's. REQUEST is a folder with
-request.json and the program (program.mlir: StableHLO, as bytecode or a portable artifact; or program.hlo: HLO text).
-There it leaves answer.json and final.hlo, and XLA its dumps where the flags of the environment say.
+Run as `python serve.py REQUEST`, by any Python that has JAX: it does not import xlanb. REQUEST is a
+folder with request.json and the program (program.mlir: StableHLO, as bytecode or a portable
+artifact; or program.hlo: HLO text). It writes answer.json and final.hlo to it; XLA writes its dumps
+where the environment's flags say.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def serve(folder: Path) -> dict[str, Any]:
 
 
 def _topology(request: dict[str, Any], left_out: list[str]) -> Any:
-    """The description of the devices; fields of a GPU's that the plugin does not know are left out."""
+    """Make the description of the devices, without GPU fields that the plugin does not know."""
     from jax.experimental import topologies
 
     if request["platform"] == "tpu":
@@ -82,7 +83,7 @@ def without_field(text: str, field: str) -> str:
 
 
 def _with_stderr(call: Callable[[], Any]) -> tuple[str, Any]:
-    """What a call writes to standard error, native code included, and what it gives or raises."""
+    """Return a call's standard error output, native code included, and its result or exception."""
     with tempfile.TemporaryFile() as file:
         kept = os.dup(2)
         os.dup2(file.fileno(), 2)

@@ -16,10 +16,10 @@ from xlanb.runtime.program import is_over_jax, to_module
 
 
 class TargetTrace(Trace):
-    """The real compiler's work for hardware that is not here.
+    """The real compiler's trace for absent hardware.
 
-    `target` is what was compiled for, `compile_seconds` the compiler's own time, `cost` and `memory` its figures,
-    `final_text` the final module as `compile().as_text()` has it.
+    `target` is the target, `compile_seconds` the compiler's own time, `cost` and `memory` its
+    figures, `final_text` the final module as in `compile().as_text()`.
     """
 
     def __init__(self, made: TargetCompilation) -> None:
@@ -37,7 +37,7 @@ class TargetTrace(Trace):
 
     @property
     def release(self) -> str:
-        """The release of JAX whose XLA compiled."""
+        """The JAX release whose XLA compiled it."""
         return self.compilation.versions.get("jaxlib", "")
 
     @property
@@ -86,8 +86,8 @@ def program_for(
     portable: bool = False,
     **options: Any,
 ) -> JaxProgram:
-    """What is compiled of what a user hands over: a function of JAX's is lowered for the target's platform, all else
-    is HLO.
+    """Return the program to compile: lower JAX functions for the target's platform, take others as
+    HLO.
 
     Raises:
         XlanbError: it cannot be understood or lowered.
