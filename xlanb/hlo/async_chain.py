@@ -1,6 +1,7 @@
-"""Chains of async-start, async-update and async-done: which start an instruction continues (xla/hlo/ir/hlo_instruction_utils.cc).
+"""Chains of async-start, async-update and async-done: which start an instruction continues.
 
-Between two links stand tuples, copies, barriers and loops, which hand the state on.
+Tuples, copies, barriers and loops between two links pass the state on.
+Source: xla/hlo/ir/hlo_instruction_utils.cc.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ ASYNC_OPCODES = frozenset(ASYNC_BY_SUFFIX.values())
 NOT_WRAPPED = frozenset((_O.ALL_GATHER, _O.ALL_REDUCE, _O.COLLECTIVE_PERMUTE, _O.COPY, _O.PARAMETER))
 """Opcodes that have asynchronous versions of their own, so that `copy-update` is not an opcode."""
 DONE_OF = {_O.SEND_DONE: _O.SEND, _O.RECV_DONE: _O.RECV}
-"""The opcode wrapped by an async-start that these opcodes complete: XLA prints `send-start` and `send-done` for its links, which XLA 0.12 does not read."""
+"""The opcodes wrapped by the async-start that these opcodes complete.
+
+XLA prints `send-start` and `send-done` for their links, which XLA 0.12 does not read.
+"""
 
 PRODUCERS = frozenset((_O.ASYNC_START, _O.ASYNC_UPDATE))
 INTERMEDIARIES = frozenset((_O.TUPLE, _O.GET_TUPLE_ELEMENT, _O.OPT_BARRIER, _O.COPY, _O.PARAMETER, _O.WHILE))
@@ -41,7 +45,7 @@ _Place = tuple["HloInstruction", tuple[int, ...]]
 
 
 def producer(value: HloInstruction) -> HloInstruction | None:
-    """The async-start or async-update whose state `value` is, the value itself included; None where there is none."""
+    """The async-start or async-update whose state `value` is, possibly `value` itself, or None."""
     stack: list[_Place] = [(value, ())]
     seen: set[_Place] = set()
     while stack:
@@ -56,7 +60,7 @@ def producer(value: HloInstruction) -> HloInstruction | None:
 
 
 def async_start(link: HloInstruction) -> HloInstruction | None:
-    """The async-start of the chain that an async instruction is a link of; None where the chain has no beginning."""
+    """The async-start of the chain of an async instruction; None if the chain has no start."""
     seen: set[HloInstruction] = set()
     current: HloInstruction | None = link
     while current is not None and current.opcode is not _O.ASYNC_START and current not in seen:
@@ -66,13 +70,13 @@ def async_start(link: HloInstruction) -> HloInstruction | None:
 
 
 def wrapped_computation(link: HloInstruction) -> HloComputation | None:
-    """The computation that an async instruction runs asynchronously: that of its async-start."""
+    """The computation that an async instruction runs: that of its async-start."""
     start = async_start(link)
     return None if start is None else start.attributes.get("calls")
 
 
 def hands_on(instruction: HloInstruction) -> bool:
-    """Whether it may stand between two links of a chain."""
+    """Whether it may occur between two links of a chain."""
     if instruction.opcode is _O.CUSTOM_CALL:
         return instruction.attributes.get("custom_call_target") in _HANDED_ON
     return instruction.opcode in INTERMEDIARIES
@@ -88,7 +92,7 @@ def _is_there(instruction: HloInstruction, index: tuple[int, ...]) -> bool:
 
 
 def _sources(i: HloInstruction, index: tuple[int, ...]) -> Iterator[_Place]:
-    """Where the element of `i` at `index` comes from, the likeliest first."""
+    """The possible sources of the element of `i` at `index`, most likely first."""
     opcode, operands = i.opcode, i.operands
     if opcode is _O.GET_TUPLE_ELEMENT:
         yield operands[0], (*index, i.tuple_index)
@@ -110,6 +114,6 @@ def _sources(i: HloInstruction, index: tuple[int, ...]) -> Iterator[_Place]:
 
 
 def _only_loop(computation: HloComputation) -> HloInstruction | None:
-    """The loop of which this is the body, if it is that of just one."""
+    """The loop with this body, if there is exactly one."""
     loops = [c for c in computation.module.callers(computation) if c.opcode is _O.WHILE]
     return loops[0] if len(loops) == 1 and loops[0].attributes["body"] is computation else None

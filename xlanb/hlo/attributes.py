@@ -1,4 +1,7 @@
-"""The values of structured HLO attributes: windows, paddings, dimension numbers, metadata (xla_data.proto)."""
+"""Values of structured HLO attributes: windows, paddings, dimension numbers, metadata.
+
+Source: xla_data.proto.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ class WindowDimension:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The window of a convolution, reduce-window or select-and-scatter; one entry per (spatial) dimension."""
+    """The window of a convolution, reduce-window or select-and-scatter.
+
+    It has one entry per (spatial) dimension.
+    """
 
     dimensions: tuple[WindowDimension, ...] = ()
 
@@ -45,7 +51,7 @@ class SliceDimension:
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionDimensionNumbers:
-    """Which dimension of input, kernel and output is what; XLA's text is `b01f_01io->b01f`."""
+    """The roles of the dimensions of input, kernel and output; XLA's text is `b01f_01io->b01f`."""
 
     input_batch: int
     input_feature: int
@@ -60,7 +66,10 @@ class ConvolutionDimensionNumbers:
 
 @dataclass(frozen=True, slots=True)
 class StackFrame:
-    """A place in a Python function, and the frame that called it. `line` and `column` count from 1, 0 is unknown."""
+    """A location in a Python function, and the frame that called it.
+
+    `line` and `column` count from 1; 0 is unknown.
+    """
 
     file: str
     function: str
@@ -73,8 +82,12 @@ class StackFrame:
 class OpMetadata:
     """Where an instruction comes from: for TensorFlow, `op_type` is the op, `op_name` the node.
 
-    `source_file` and `source_line` (1-based, 0 unknown) are the Python line; `rest` holds further fields verbatim in XLA's text form, in order. `frame` is what `stack_frame_id` stands
-    for in the tables of the module that it was read with; `python_line` is the line, whichever of the two gives it.
+    Attributes:
+        source_file: the Python file.
+        source_line: the Python line, 1-based; 0 if unknown.
+        frame: the frame of `stack_frame_id` in the tables of the module that it was read with.
+        rest: further fields verbatim in XLA's text form, in order.
+        python_line: the line, from the source fields or the frame.
     """
 
     op_type: str = ""
@@ -90,14 +103,14 @@ class OpMetadata:
 
     @property
     def python_line(self) -> tuple[str, int]:
-        """The file and the line (1-based); ("", 0) where neither is known."""
+        """The file and the line (1-based); ("", 0) if neither is known."""
         if self.source_line or self.frame is None:
             return self.source_file, self.source_line
         return self.frame.file, self.frame.line
 
     @property
     def stack(self) -> tuple[StackFrame, ...]:
-        """The frames, the innermost first; empty where there are no tables."""
+        """The stack frames, innermost first; empty if there are no tables."""
         found = []
         at = self.frame
         while at is not None:

@@ -1,4 +1,7 @@
-"""XLA's implicit broadcasting, as XlaBuilder does it: scalars, dimensions of size 1, and ranks matched by broadcast_dimensions."""
+"""XLA's implicit broadcasting, as in XlaBuilder.
+
+Broadcasts scalars, dimensions of size 1, and ranks matched by broadcast_dimensions.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,14 @@ if TYPE_CHECKING:
 def broadcast_in_dim(
     b: HloBuilder, x: HloInstruction, sizes: tuple[int, ...], dimensions: tuple[int, ...]
 ) -> HloInstruction:
-    """`x` repeated to `sizes`, its dimension i becoming dimensions[i]; HLO's broadcast never stretches, so a size of 1 is dropped first.
+    """Broadcast `x` to `sizes`; its dimension i becomes dimensions[i].
+
+    Dimensions of size 1 are removed by a reshape first, since HLO's broadcast never expands a
+    dimension.
 
     Raises:
-        ShapeError: a dimension of `x` is neither 1 nor the wanted size, or there are not as many as `dimensions`.
+        ShapeError: a dimension of `x` is neither 1 nor the required size, or its rank is not the
+            length of `dimensions`.
     """
     have = x.array_shape.dimensions
     fits = len(have) == len(dimensions) and all(
@@ -50,7 +57,8 @@ def broadcast_pair(
     """Both operands of a binary opcode with the dimensions of the result (XlaBuilder::BinaryOp).
 
     Raises:
-        ShapeError: the ranks differ, neither is a scalar, and no `broadcast_dimensions` are given; or the sizes do not fit.
+        ShapeError: the ranks differ, neither is a scalar, and no `broadcast_dimensions` are given;
+            or the sizes are incompatible.
     """
     left, right = x.array_shape, y.array_shape
     if left.dimensions == right.dimensions:
@@ -79,6 +87,6 @@ def broadcast_pair(
 
 
 def broadcast_scalars(b: HloBuilder, xs: Sequence[HloInstruction]) -> tuple[HloInstruction, ...]:
-    """The operands, each scalar among them broadcast to the dimensions of the first that is none."""
+    """The operands, with scalars broadcast to the dimensions of the first non-scalar operand."""
     wide = next((x.array_shape.dimensions for x in xs if x.array_shape.dimensions), ())
     return tuple(broadcast_in_dim(b, x, wide, ()) if wide and not x.array_shape.dimensions else x for x in xs)

@@ -1,8 +1,9 @@
-"""HloBuilder: a computation written down as one thinks of it, with XLA's implicit broadcasting (xla/hlo/builder/xla_builder.h).
+"""HloBuilder: build a computation, with XLA's implicit broadcasting.
 
-b = HloBuilder("axpy")
-x = b.parameter(0, array(PrimitiveType.F32, [8]))
-module = b.build(b.add(b.multiply(x, b.constant(np.float32(2))), x))
+b = HloBuilder("axpy") x = b.parameter(0, array(PrimitiveType.F32, [8])) module =
+b.build(b.add(b.multiply(x, b.constant(np.float32(2))), x))
+
+Source: xla/hlo/builder/xla_builder.h.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from xlanb.shape.shape import TOKEN, array, tuple_of
 
 _O = HloOpcode
 Region = HloComputation | HloOpcode
-"""A computation over scalars, or the opcode of a binary one to create."""
+"""A computation over scalars, or the opcode of a binary computation to create."""
 
 
 def _unary(opcode: HloOpcode) -> Callable[[HloBuilder, HloInstruction], HloInstruction]:
@@ -57,9 +58,14 @@ def _binary(opcode: HloOpcode) -> Callable[..., HloInstruction]:
 
 
 class HloBuilder:
-    """Adds instructions to one computation; each method returns the instruction and raises ShapeError where operands do not fit.
+    """Adds instructions to one computation.
 
-    `module` is the module to build in, a new one called `name` where it is not given. Dimensions are numbered from 0, none may be negative.
+    Each method returns the instruction, and raises ShapeError if operands are incompatible.
+    Dimensions are numbered from 0; negative numbers are not allowed.
+
+    Args:
+        name: the name of the computation, and of the module if none is given.
+        module: the module to build in; by default a new one.
     """
 
     def __init__(
@@ -71,13 +77,14 @@ class HloBuilder:
         self._metadata: list[OpMetadata] = [] if _outer is None else _outer._metadata
         self._regions: regions.Cache = {} if _outer is None else _outer._regions
 
-    # -- the whole ----------------------------------------------------------------------------------------------
+    # -- the whole ---------------------------------------------------------------------------------
 
     def build(self, root: HloInstruction) -> HloModule:
-        """Close the computation over its result, make it the entry, and give the module.
+        """Set the computation's root, make it the entry, and return the module.
 
         Raises:
-            ShapeError: this builder is for a computation within another one's module (`build_computation`).
+            ShapeError: this builder is for a computation of another builder's module (use
+                `build_computation`).
         """
         if self._outer is not None:
             raise ShapeError(f"{self.computation.name} is not an entry computation: use build_computation")
@@ -86,17 +93,17 @@ class HloBuilder:
         return self.module
 
     def build_computation(self, root: HloInstruction) -> HloComputation:
-        """Close the computation over its result and give it, to be called by others."""
+        """Set the computation's root and return it, to be called by others."""
         self.computation.set_root(root)
         return self.computation
 
     def sub_computation(self, name: str) -> HloBuilder:
-        """A builder for another computation of the same module; it stands under the same metadata."""
+        """A builder for another computation of the same module, with the same metadata in force."""
         return HloBuilder(name, self.module, _outer=self)
 
     @contextmanager
     def metadata(self, metadata: OpMetadata) -> Iterator[None]:
-        """Give every instruction that is added in this block this metadata; the innermost block wins."""
+        """Give every instruction added in this block this metadata; the innermost block wins."""
         self._metadata.append(metadata)
         try:
             yield
@@ -112,38 +119,38 @@ class HloBuilder:
         name: str | None = None,
         **attributes: Any,
     ) -> HloInstruction:
-        """Any instruction, as HloComputation.add, with the metadata in force."""
+        """Add any instruction, as HloComputation.add, with the metadata in force."""
         metadata = self._metadata[-1] if self._metadata else None
         return self.computation.add(opcode, operands, shape, name=name, metadata=metadata, **attributes)
 
     def region(self, region: Region, types: Sequence[PrimitiveType]) -> HloComputation:
-        """A computation as it is, or the one over two scalars that an opcode stands for, made once a module."""
+        """The computation itself, or a binary computation of an opcode, created once per module."""
         if isinstance(region, HloComputation):
             return region
         if len(types) != 1:
             raise ShapeError(f"{region} over {len(types)} arrays needs a computation, not an opcode")
         return regions.binary_region(self.module, self._regions, region, types[0])
 
-    # -- leaves -------------------------------------------------------------------------------------------------
+    # -- leaves ------------------------------------------------------------------------------------
 
     def parameter(self, number: int, shape: Shape, name: str | None = None) -> HloInstruction:
-        """Argument `number` of the computation; row major where no layout is set."""
+        """Argument `number` of the computation; row-major if no layout is set."""
         return self.instruction(
             _O.PARAMETER, (), shape.with_default_layout(), name=name or f"arg{number}", parameter_number=number
         )
 
     def constant(self, value: Any) -> HloInstruction:
-        """A Literal, or a NumPy value whose dtype decides the element type."""
+        """A constant of a Literal, or of a NumPy value whose dtype gives the element type."""
         made = self.computation.constant(value)
         if self._metadata:
             self.computation.update(made, metadata=self._metadata[-1])
         return made
 
     def iota(self, shape: ArrayShape, dimension: int = 0) -> HloInstruction:
-        """The index along a dimension."""
+        """An array whose elements are their index along a dimension."""
         return self.instruction(_O.IOTA, (), shape.with_default_layout(), iota_dimension=dimension)
 
-    # -- elementwise --------------------------------------------------------------------------------------------
+    # -- elementwise -------------------------------------------------------------------------------
 
     def unary(self, opcode: HloOpcode, x: HloInstruction) -> HloInstruction:
         """An elementwise opcode of one operand."""
@@ -159,8 +166,9 @@ class HloBuilder:
     ) -> HloInstruction:
         """An elementwise opcode of two operands that are broadcast to each other.
 
-        A scalar goes with anything; dimensions of size 1 stretch; with different ranks, `broadcast_dimensions` says which dimension
-        of the higher rank each dimension of the lower one is.
+        A scalar is broadcast to any shape, and dimensions of size 1 are expanded. If the ranks
+        differ, `broadcast_dimensions` maps each dimension of the lower rank to one of the higher
+        rank.
         """
         x, y = broadcasting.broadcast_pair(self, opcode, x, y, broadcast_dimensions)
         return self.instruction(opcode, (x, y), **attributes)
@@ -217,7 +225,10 @@ class HloBuilder:
     xor = _binary(_O.XOR)
 
     def compare(self, x: HloInstruction, y: HloInstruction, direction: str, type: str | None = None) -> HloInstruction:  # noqa: A002 - XLA's name
-        """Predicates: EQ NE GE GT LE LT; `type` is FLOAT, TOTALORDER, SIGNED or UNSIGNED where the element type does not say it."""
+        """Compare elementwise: EQ NE GE GT LE LT.
+
+        `type` is FLOAT, TOTALORDER, SIGNED or UNSIGNED, if not the default of the element type.
+        """
         return self.binary(_O.COMPARE, x, y, direction=direction, type=type)
 
     def select(self, condition: HloInstruction, x: HloInstruction, y: HloInstruction) -> HloInstruction:
@@ -229,7 +240,7 @@ class HloBuilder:
         return self.instruction(_O.CLAMP, broadcasting.broadcast_scalars(self, (low, x, high)))
 
     def convert(self, x: HloInstruction, element_type: PrimitiveType) -> HloInstruction:
-        """The same values in another element type; `x` itself where it has that type."""
+        """The same values in another element type; `x` itself if it has that type."""
         shape = x.array_shape
         return (
             x
@@ -238,7 +249,10 @@ class HloBuilder:
         )
 
     def bitcast_convert(self, x: HloInstruction, element_type: PrimitiveType) -> HloInstruction:
-        """The same bits in another element type; the last dimension is split or merged where the sizes differ."""
+        """The same bits in another element type.
+
+        If the sizes differ, the last dimension is split or merged.
+        """
         shape = x.array_shape
         old, new, dims = shape.element_type.bits, element_type.bits, shape.dimensions
         if new < old:
@@ -251,10 +265,10 @@ class HloBuilder:
         """Round to a format with this many bits."""
         return self.instruction(_O.REDUCE_PRECISION, (x,), exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)
 
-    # -- data ---------------------------------------------------------------------------------------------------
+    # -- data --------------------------------------------------------------------------------------
 
     def broadcast(self, x: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
-        """`x` repeated over new dimensions in front of its own."""
+        """`x` repeated over new leading dimensions."""
         shape = x.array_shape
         new = len(dimensions)
         return self.broadcast_in_dim(x, (*dimensions, *shape.dimensions), range(new, new + shape.rank))
@@ -262,17 +276,21 @@ class HloBuilder:
     def broadcast_in_dim(
         self, x: HloInstruction, shape: Shape | Sequence[int], dimensions: Sequence[int]
     ) -> HloInstruction:
-        """`x` repeated to `shape` (or to a list of sizes); its dimension i becomes dimensions[i]. A size of 1 stretches (by a reshape)."""
+        """Broadcast `x` to `shape` (or to a list of sizes); its dimension i becomes dimensions[i].
+
+        A dimension of size 1 is expanded (through a reshape).
+        """
         sizes = shape.as_array().dimensions if isinstance(shape, Shape) else tuple(shape)
         return broadcasting.broadcast_in_dim(self, x, sizes, tuple(dimensions))
 
     def reshape(self, x: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
-        """The same elements in row-major order under other dimensions; `x` itself where they are the same.
+        """The same elements in row-major order with other dimensions; `x` itself if they are equal.
 
-        A dynamic dimension stays one: the most major of those that it is split into or joined with.
+        A dynamic dimension stays dynamic: the most major one of those that it is split into or
+        merged with.
 
         Raises:
-            ShapeError: it does not lie at a border of the new dimensions.
+            ShapeError: a dynamic dimension does not start at a boundary of the new dimensions.
         """
         shape = array(x.array_shape.element_type, dimensions)
         if x.array_shape.is_dynamic:
@@ -293,13 +311,14 @@ class HloBuilder:
         )
 
     def get_dimension_size(self, x: HloInstruction, dimension: int) -> HloInstruction:
-        """The size of a dimension when the program runs, s32."""
+        """The size of a dimension at run time, s32."""
         return self.instruction(_O.GET_DIMENSION_SIZE, (x,), dimensions=(dimension,))
 
     def set_dimension_size(self, x: HloInstruction, size: HloInstruction, dimension: int) -> HloInstruction:
-        """`x` with a dimension of another size, an s32 scalar that is at most the bound.
+        """`x` with another size of a dimension: an s32 scalar, at most the bound.
 
-        A constant that is the bound makes the dimension static, as in XlaBuilder::SetDimensionSize.
+        A constant equal to the bound makes the dimension static, as in
+        XlaBuilder::SetDimensionSize.
         """
         shape, known = x.array_shape, None
         if size.opcode is _O.CONSTANT and int(size.literal.array) == shape.dimensions[dimension]:
@@ -310,28 +329,28 @@ class HloBuilder:
     def pad(
         self, x: HloInstruction, value: HloInstruction, padding: Iterable[PaddingDimension | tuple[int, int, int]]
     ) -> HloInstruction:
-        """`x` within padding of a scalar: (low, high, interior) for each dimension; low and high may be negative."""
+        """Pad `x` by a scalar: (low, high, interior) per dimension; low, high may be negative."""
         dims = tuple(p if isinstance(p, PaddingDimension) else PaddingDimension(*p) for p in padding)
         return self.instruction(_O.PAD, (x, value), padding=dims)
 
     def concatenate(self, operands: Sequence[HloInstruction], dimension: int) -> HloInstruction:
-        """Operands one after the other along a dimension."""
+        """Operands concatenated along a dimension."""
         return self.instruction(_O.CONCATENATE, operands, dimensions=(dimension,))
 
     def reverse(self, x: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
-        """Dimensions in opposite order."""
+        """Reverse the order of elements along dimensions."""
         return self.instruction(_O.REVERSE, (x,), dimensions=tuple(dimensions))
 
     def dynamic_slice(
         self, x: HloInstruction, starts: Sequence[HloInstruction], sizes: Sequence[int]
     ) -> HloInstruction:
-        """A box of `sizes` at start indices (a scalar each) that are clamped to fit."""
+        """A slice of `sizes` at start indices (a scalar each), clamped to be in bounds."""
         return self.instruction(_O.DYNAMIC_SLICE, (x, *starts), dynamic_slice_sizes=tuple(sizes))
 
     def dynamic_update_slice(
         self, x: HloInstruction, update: HloInstruction, starts: Sequence[HloInstruction]
     ) -> HloInstruction:
-        """`x` with a box overwritten at start indices that are clamped to fit."""
+        """`x` with a slice overwritten at start indices, clamped to be in bounds."""
         return self.instruction(_O.DYNAMIC_UPDATE_SLICE, (x, update, *starts))
 
     def gather(
@@ -402,7 +421,10 @@ class HloBuilder:
         *,
         stable: bool = False,
     ) -> HloInstruction:
-        """Operands sorted together along a dimension; the comparator is a computation, or a direction to compare the first operand by."""
+        """Sort operands together along a dimension.
+
+        `comparator` is a computation, or the direction in which to compare the first operand.
+        """
         xs = _listed(operands)
         if isinstance(comparator, str):
             comparator = regions.comparator(self.module, self._regions, comparator, _types(xs))
@@ -416,7 +438,7 @@ class HloBuilder:
         """One element of a tuple."""
         return self.instruction(_O.GET_TUPLE_ELEMENT, (x,), index=index)
 
-    # -- reductions ---------------------------------------------------------------------------------------------
+    # -- reductions --------------------------------------------------------------------------------
 
     def reduce(
         self,
@@ -425,7 +447,10 @@ class HloBuilder:
         dimensions: Sequence[int],
         region: Region,
     ) -> HloInstruction:
-        """Dimensions folded by a computation from scalar initial values; several arrays are reduced together to a tuple."""
+        """Reduce dimensions by a computation, from scalar initial values.
+
+        Several arrays are reduced together to a tuple.
+        """
         xs = _listed(operands)
         to_apply = self.region(region, _types(xs))
         return self.instruction(_O.REDUCE, (*xs, *_listed(inits)), dimensions=tuple(dimensions), to_apply=to_apply)
@@ -437,7 +462,7 @@ class HloBuilder:
         window: Window,
         region: Region,
     ) -> HloInstruction:
-        """Each window folded by a computation from scalar initial values."""
+        """Reduce each window by a computation, from scalar initial values."""
         xs = _listed(operands)
         return self.instruction(
             _O.REDUCE_WINDOW, (*xs, *_listed(inits)), window=window, to_apply=self.region(region, _types(xs))
@@ -452,7 +477,10 @@ class HloBuilder:
         select: str | HloComputation,
         scatter: Region,
     ) -> HloInstruction:
-        """Each source element combined in at the place of its window that `select` (a computation or a direction, "GE") picks."""
+        """Combine each source element into the position that `select` picks in its window.
+
+        `select` is a computation or a direction ("GE").
+        """
         types = _types([x])
         chosen = regions.comparator(self.module, self._regions, select, types) if isinstance(select, str) else select
         return self.instruction(
@@ -460,14 +488,14 @@ class HloBuilder:
         )
 
     def map(self, operands: Sequence[HloInstruction], computation: HloComputation) -> HloInstruction:
-        """A scalar computation applied to every element."""
+        """Apply a scalar computation to every element."""
         dims = tuple(range(operands[0].array_shape.rank))
         return self.instruction(_O.MAP, operands, dimensions=dims, to_apply=computation)
 
-    # -- linear algebra -----------------------------------------------------------------------------------------
+    # -- linear algebra ----------------------------------------------------------------------------
 
     def dot(self, x: HloInstruction, y: HloInstruction) -> HloInstruction:
-        """Matrix or vector product: the last dimension of `x` with the first of `y`."""
+        """Matrix or vector product: contracts the last dimension of `x` with the first of `y`."""
         return self.dot_general(x, y, lhs_contracting_dims=[x.array_shape.rank - 1], rhs_contracting_dims=[0])
 
     def dot_general(
@@ -481,7 +509,10 @@ class HloBuilder:
         rhs_batch_dims: Sequence[int] = (),
         element_type: PrimitiveType | None = None,
     ) -> HloInstruction:
-        """Sum of products: batch dimensions first, then the rest of `x`, then the rest of `y`; `element_type` is that of the result."""
+        """Sum of products, with batch dimensions first, then the rest of `x`, then the rest of `y`.
+
+        `element_type` is that of the result.
+        """
         made = self.instruction(
             _O.DOT,
             (x, y),
@@ -503,7 +534,7 @@ class HloBuilder:
         batch_group_count: int = 1,
         element_type: PrimitiveType | None = None,
     ) -> HloInstruction:
-        """Convolution as in neural networks; `window` has a dimension for each spatial one."""
+        """Convolution as in neural networks; `window` has one dimension per spatial dimension."""
         made = self.instruction(
             _O.CONVOLUTION,
             (x, kernel),
@@ -515,20 +546,23 @@ class HloBuilder:
         return made if element_type is None else self._typed(made, element_type)
 
     def _typed(self, made: HloInstruction, element_type: PrimitiveType) -> HloInstruction:
-        """A sum of products kept in another element type (XLA's preferred_element_type)."""
+        """Give a sum of products another result type (XLA's preferred_element_type)."""
         self.computation.update(made, shape=made.array_shape.with_type(element_type))
         return made
 
-    # -- control ------------------------------------------------------------------------------------------------
+    # -- control -----------------------------------------------------------------------------------
 
     def while_(self, condition: HloComputation, body: HloComputation, init: HloInstruction) -> HloInstruction:
-        """The body applied as long as the condition holds."""
+        """Apply the body while the condition holds."""
         return self.instruction(_O.WHILE, (init,), condition=condition, body=body)
 
     def conditional(
         self, selector: HloInstruction, branches: Sequence[HloComputation], operands: Sequence[HloInstruction]
     ) -> HloInstruction:
-        """The branch that a predicate (true branch first) or an s32 selects, applied to its own operand."""
+        """Apply the selected branch to its own operand.
+
+        The selector is a predicate (true branch first), or the s32 number of the branch.
+        """
         if selector.array_shape.element_type is PrimitiveType.PRED:
             if len(branches) != 2:
                 raise ShapeError(f"conditional: a predicate selects one of two branches, got {len(branches)} branches")
@@ -538,13 +572,13 @@ class HloBuilder:
         return self.instruction(_O.CONDITIONAL, (selector, *operands), **named)
 
     def call(self, computation: HloComputation, operands: Sequence[HloInstruction]) -> HloInstruction:
-        """The computation applied to the operands."""
+        """Apply a computation to operands."""
         return self.instruction(_O.CALL, operands, to_apply=computation)
 
     def custom_call(
         self, target: str, operands: Sequence[HloInstruction], shape: Shape, **attributes: Any
     ) -> HloInstruction:
-        """A function known to the backend by name; `shape` is its result's."""
+        """Call a function that the backend knows by name; `shape` is that of its result."""
         return self.instruction(
             _O.CUSTOM_CALL, operands, shape.with_default_layout(), custom_call_target=target, **attributes
         )
@@ -553,17 +587,20 @@ class HloBuilder:
         """A token that orders side effects."""
         return self.instruction(_O.AFTER_ALL, operands, TOKEN)
 
-    # -- random -------------------------------------------------------------------------------------------------
+    # -- random ------------------------------------------------------------------------------------
 
     def rng_bit_generator(
         self, state: HloInstruction, shape: ArrayShape, algorithm: str = "rng_default"
     ) -> HloInstruction:
-        """The tuple of new state and random bits: rng_default, rng_three_fry or rng_philox."""
+        """A tuple of the new state and random bits, by rng_default, rng_three_fry or rng_philox."""
         both = tuple_of([_row_major(state.array_shape), shape.with_default_layout()])
         return self.instruction(_O.RNG_BIT_GENERATOR, (state,), both, algorithm=algorithm)
 
     def rng(self, distribution: str, low: HloInstruction, high: HloInstruction, shape: ArrayShape) -> HloInstruction:
-        """Random numbers from hidden state: rng_uniform over [low, high), rng_normal of mean `low` and deviation `high`."""
+        """Random numbers from hidden state.
+
+        rng_uniform over [low, high), or rng_normal with mean `low` and standard deviation `high`.
+        """
         return self.instruction(_O.RNG, (low, high), shape.with_default_layout(), distribution=distribution)
 
 

@@ -1,6 +1,4 @@
-"""Calling conventions: map the arguments of the function that a module was created from to the
-module's parameters.
-"""
+"""Calling conventions: how arguments of a module's source function map to its parameters."""
 
 from __future__ import annotations
 
@@ -13,28 +11,33 @@ from xlanb.shape import ArrayShape, Shape
 
 
 class CallingConvention(Protocol):
-    """How a function that a module was made of is called: its arguments to the module's arrays, the module's arrays to its results."""
+    """How the function that a module was created from is called.
+
+    Maps its arguments to the module's arrays, and the module's results to its results.
+    """
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the function calls each parameter of the module, as in `params['w']`."""
+        """The function's name of each parameter of the module, as in `params['w']`."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether the function takes and gives the module's arrays as they are."""
+        """Whether the function's arguments and results are the module's arrays unchanged."""
 
     def flatten(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
-        """One array for each parameter; raises ArgumentError where the arguments do not fit."""
+        """One array per parameter; raises ArgumentError if the arguments do not match."""
 
     def assemble(self, results: Sequence[Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-        """What the function returns for these arguments, of the arrays that the module gave."""
+        """The function's return value for these arguments, from the module's results."""
 
 
 def flat_arguments(calling: CallingConvention | None, shapes: Sequence[Shape], given: Sequence[Any]) -> tuple[Any, ...]:
-    """The arrays that a module with parameters of these shapes takes, of what its function is called with; arrays that fit the parameters as they are stay so.
+    """The arrays for a module's parameters, from the arguments of its source function.
+
+    Arrays that match the parameters' shapes are returned unchanged.
 
     Raises:
-        ArgumentError: they have another structure than the function's arguments.
+        ArgumentError: the structure differs from that of the function's arguments.
     """
     if calling is None or _fit(given, shapes):
         return tuple(given)
@@ -42,7 +45,7 @@ def flat_arguments(calling: CallingConvention | None, shapes: Sequence[Shape], g
 
 
 def _fit(given: Sequence[Any], shapes: Sequence[Shape]) -> bool:
-    """Whether these are NumPy arrays of the dtypes and dimensions of these shapes."""
+    """Whether these are NumPy arrays with the dtypes and dimensions of these shapes."""
     return len(given) == len(shapes) and all(
         isinstance(v, np.ndarray) and isinstance(s, ArrayShape) and (v.dtype, v.shape) == (s.dtype, s.dimensions)
         for v, s in zip(given, shapes, strict=True)

@@ -1,4 +1,4 @@
-"""HloComputation: a graph of instructions with parameters and a root; the only place where HLO changes."""
+"""HloComputation: a graph of instructions with parameters and a root; all mutators of HLO."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ T = TypeVar("T")
 _UPDATED = frozenset(
     "shape opcode metadata sharding frontend_attributes backend_config statistics origin control_predecessors".split()
 )
-"""What `update` may set."""
+"""The slots that `update` may set."""
 
 
 class InstructionChanges:
-    """What changed in a computation since its reader last asked, at a `version` of the module (see HloComputation.changes).
+    """What changed in a computation since its reader's last call, at a `version` of the module.
 
-    `changed` are instructions that are new, gone, or have other operands, attributes, shapes or names; `recounted` those
-    that gained or lost a user or a use. Both keep the order in which it happened.
+    `changed` are instructions that are new or removed, or that have other operands, attributes,
+    shapes or names. `recounted` are those that gained or lost a user or a use. Both are in the
+    order of the changes (see HloComputation.changes).
     """
 
     __slots__ = ("audience", "changed", "reader", "recounted", "version")
@@ -47,8 +48,9 @@ class InstructionChanges:
 class HloComputation(Displayable):
     """A named graph of instructions.
 
-    Iterating gives the instructions in the order in which they were added; a copy, so that the body of the loop may change the
-    computation. Every method that changes anything emits an `Edit` when observed, keeps users and names right, and marks the snapshot stale.
+    Iteration yields the instructions in the order in which they were added. It iterates over a
+    copy, so a loop may change the computation. Every method that changes anything emits an `Edit`
+    when observed, keeps users and names consistent, and marks the snapshot as stale.
     """
 
     __slots__ = (
@@ -83,7 +85,7 @@ class HloComputation(Displayable):
         self.version = 0
         """The module's version at the last change of this computation."""
 
-    # -- reading ------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[HloInstruction]:
         return iter(tuple(self._instructions))
@@ -105,7 +107,7 @@ class HloComputation(Displayable):
         return list(self._ordered_parameters())
 
     def parameter(self, number: int) -> HloInstruction:
-        """The parameter of a number."""
+        """The parameter with a number."""
         return self._ordered_parameters()[number]
 
     def _ordered_parameters(self) -> list[HloInstruction]:
@@ -127,7 +129,7 @@ class HloComputation(Displayable):
 
     @property
     def is_entry(self) -> bool:
-        """Whether the module starts here."""
+        """Whether it is the module's entry."""
         return self.module.entry is self
 
     def find(self, name: str) -> HloInstruction | None:
@@ -135,10 +137,11 @@ class HloComputation(Displayable):
         return next((i for i in self._instructions if i.name == name), None)
 
     def post_order(self) -> list[HloInstruction]:
-        """All instructions, operands (and control predecessors) before users, in XLA's order (MakeInstructionPostOrder).
+        """All instructions in XLA's order (MakeInstructionPostOrder).
 
-        Roots of the walk are the instructions without users, in the order in which they were added; control predecessors come before operands, the last
-        of them first.
+        Operands and control predecessors come before users. The walk starts at the instructions
+        without users, in the order in which they were added; control predecessors come before
+        operands, the last of them first.
         """
         return list(self._in_post_order())
 
@@ -173,16 +176,20 @@ class HloComputation(Displayable):
     def changes(self, reader: object) -> InstructionChanges | None:
         """What changed since the last call for `reader`; starts a new record of changes for it.
 
-        None where that is not known and anything may have changed: it never asked, another reader asked since, or most of the computation changed;
-        and where others listen now, to whom all is news.
+        None if that is unknown and anything may have changed: `reader` did not call before, another
+        reader called since, most of the computation changed, or the observers are others now.
         """
         found, audience = self._changes, observers()
         self._changes = InstructionChanges(reader, audience, self.module._version)
         return found if found is not None and found.reader == reader and found.audience is audience else None
 
     def derived(self, what: Hashable, of: Callable[[HloComputation], T]) -> T:
-        """The value of a function of this computation's instructions alone, computed again only after they changed; `what` is its name."""
-        state = self.version, len(self._instructions)  # while it is being read it grows without a version
+        """The value of a function of this computation's instructions, cached until they change.
+
+        `what` is the key of the cache.
+        """
+        # while parsed, it grows without changing its version
+        state = self.version, len(self._instructions)
         found = self._derived.get(what)
         if found is None or found[:2] != state:
             found = self._derived[what] = (*state, of(self))
@@ -191,19 +198,25 @@ class HloComputation(Displayable):
 
     @property
     def calls(self) -> list[tuple[HloComputation, ...]]:
-        """What each of its instructions calls that calls any: the body of a while before its condition, select before scatter, as XLA holds them."""
+        """The called computations of each instruction that has any, in XLA's order.
+
+        The body of a while comes before its condition, select before scatter.
+        """
         return self.derived("calls", _calls)
 
     def settle(self, reader: Hashable) -> None:
-        """Keep that `reader` found nothing to do here: nothing that hangs on more than the instructions of this computation."""
+        """Record that `reader` found nothing to do in this version of the computation.
+
+        Its answer must depend only on the instructions of this computation.
+        """
         self._settled[reader] = self.version
 
     def is_settled(self, reader: Hashable) -> bool:
-        """Whether nothing changed here since `reader` found nothing to do."""
+        """Whether nothing changed since `reader` found nothing to do."""
         return self._settled.get(reader) == self.version
 
     def _note(self, changed: HloInstruction, recounted: Iterable[HloInstruction] = ()) -> None:
-        """Keep a change for the reader of changes."""
+        """Record a change for the reader of changes."""
         changes = self._changes
         if changes is None:
             return
@@ -211,9 +224,9 @@ class HloComputation(Displayable):
         for i in recounted:
             changes.recounted[i] = None
         if len(changes.changed) > len(self._instructions):
-            self._changes = None  # all of it is to be looked at: no use in knowing more
+            self._changes = None  # too many changes: the reader visits everything
 
-    # -- building -----------------------------------------------------------------------------------------------
+    # -- building ----------------------------------------------------------------------------------
 
     def add(
         self,
@@ -226,13 +239,21 @@ class HloComputation(Displayable):
         like: HloInstruction | None = None,
         **attributes: Any,
     ) -> HloInstruction:
-        """A new instruction, under a name that is unique in the module.
+        """Add an instruction, with a name that is unique in the module.
 
-        The shape is inferred where none is given (row-major layout). `like` is an instruction that this one is derived from: metadata, frontend attributes and, for the same dimensions,
-        sharding come from it, as XLA's SetupDerivedInstruction does. Attributes whose value is None are left out.
+        Args:
+            opcode: its opcode.
+            operands: instructions of this computation.
+            shape: by default inferred, with row-major layout.
+            name: preferred name; by default the opcode.
+            metadata: overrides the metadata from `like`.
+            like: an instruction that this one is derived from. It provides metadata, frontend
+                attributes and, if the dimensions are equal, sharding, as XLA's
+                SetupDerivedInstruction does.
+            attributes: those whose value is None are left out.
 
         Raises:
-            ShapeError: the operands, shape or attributes do not fit the opcode.
+            ShapeError: the operands, shape or attributes do not match the opcode.
         """
         operands = tuple(operands)
         given = {k: v for k, v in attributes.items() if v is not None}
@@ -248,14 +269,16 @@ class HloComputation(Displayable):
         return new
 
     def constant(self, value: Any, *, like: HloInstruction | None = None) -> HloInstruction:
-        """A constant of a Literal or of a NumPy value (its dtype decides the element type)."""
+        """Add a constant of a Literal, or of a NumPy value whose dtype gives the element type."""
         literal = value if isinstance(value, Literal) else Literal.of(value)
         return self.add(HloOpcode.CONSTANT, (), literal.shape, like=like, literal=literal)
 
     def clone_instruction(
         self, source: HloInstruction, operands: Iterable[HloInstruction] | None = None, shape: Shape | None = None
     ) -> HloInstruction:
-        """A copy of an instruction (of this or another computation) with other operands perhaps; called computations are shared.
+        """Add a copy of an instruction of any computation; called computations are shared.
+
+        `operands` and `shape` replace those of the source.
 
         Raises:
             ShapeError: an operand is not in this computation.
@@ -281,8 +304,9 @@ class HloComputation(Displayable):
         return new
 
     def _check_mine(self, operands: Iterable[HloInstruction], user: str, of: HloInstruction | HloOpcode) -> None:
-        """Raise if an operand is not in this computation; `user` describes the user, `of` replaces
-        its braces.
+        """Raise if an operand is not in this computation.
+
+        `user` describes the user in the message; `of` replaces its braces.
         """
         for o in operands:
             if o.parent is self and o in self._instructions:
@@ -305,7 +329,7 @@ class HloComputation(Displayable):
         if is_observed():
             emit(Edit(cause_of_edit(), "add", self.name, None if source is None else source.record(), new.record()))
 
-    # -- changing -----------------------------------------------------------------------------------------------
+    # -- changing ----------------------------------------------------------------------------------
 
     def set_root(self, root: HloInstruction) -> None:
         """Make an instruction of this computation its result."""
@@ -325,10 +349,12 @@ class HloComputation(Displayable):
             emit(Edit(cause_of_edit(), "set_root", self.name, before, root.record()))
 
     def replace(self, old: HloInstruction, new: HloInstruction) -> None:
-        """Let every use of `old` (the root too) use `new`; then remove `old` and the operands that die with it.
+        """Replace every use of `old`, also as root, by `new`; then remove `old` and dead operands.
 
-        `new` takes over metadata (where it has no op name), frontend attributes and sharding where it has none, as XLA's ReplaceInstruction does; a layout
-        may differ (bitcasts, which read bytes, read them from a copy), dimensions and element type may not. An `old` with a side effect stays.
+        As in XLA's ReplaceInstruction, `new` takes over metadata (if it has no op name), frontend
+        attributes and sharding (if it has none). The layout may differ: bitcasts of `old` then read
+        a copy of `new`. Dimensions and element type must be equal. An `old` with a side effect
+        stays.
 
         Raises:
             ShapeError: the shapes are not compatible.
@@ -353,7 +379,7 @@ class HloComputation(Displayable):
         shape: Shape | None = None,
         **attributes: Any,
     ) -> HloInstruction:
-        """Add a new instruction derived from `old`, and let it take old's place."""
+        """Replace `old` by a new instruction derived from it."""
         new = self.add(opcode, operands, shape or old.shape, like=old, **attributes)
         self.replace(old, new)
         return new
@@ -361,7 +387,7 @@ class HloComputation(Displayable):
     def replace_uses(
         self, old: HloInstruction, new: HloInstruction, *, users: Iterable[HloInstruction] | None = None
     ) -> None:
-        """Let uses of `old` use `new` (all of them and the root, or only those by `users`); `old` stays.
+        """Replace uses of `old` by `new`: all and the root, or only those by `users`; `old` stays.
 
         Raises:
             ShapeError: the shapes are not compatible.
@@ -382,7 +408,7 @@ class HloComputation(Displayable):
             emit(Edit(cause_of_edit(), "replace", self.name, old.record(), new.record()))
 
     def _keep_bytes(self, old: HloInstruction, new: HloInstruction) -> None:
-        """Let bitcasts of `old`, whose meaning hangs on its layout, read a copy of `new` in that layout."""
+        """Make bitcasts of `old`, which depend on its layout, use a copy of `new` in it."""
         bitcasts = [u for u in old._users if u.opcode is HloOpcode.BITCAST and u is not new]
         if bitcasts:
             copy = self.add(HloOpcode.COPY, (new,), old.shape, metadata=new.metadata)
@@ -390,7 +416,7 @@ class HloComputation(Displayable):
                 self._exchange(b, old, copy)
 
     def replace_operand(self, user: HloInstruction, index: int, new: HloInstruction) -> None:
-        """Let one operand of `user` be `new`."""
+        """Replace one operand of `user` by `new`."""
         if user.operands[index] is new:
             return
         self._check_mine((new,), "{}", user)
@@ -400,7 +426,7 @@ class HloComputation(Displayable):
             emit(Edit(cause_of_edit(), "update", self.name, before, user.record()))
 
     def set_operands(self, user: HloInstruction, operands: Sequence[HloInstruction]) -> None:
-        """Give `user` another list of operands."""
+        """Replace all operands of `user`."""
         before = user.record() if is_observed() else None
         self._check_mine(operands, "{}", user)
         self._set_operands(user, tuple(operands))
@@ -408,7 +434,10 @@ class HloComputation(Displayable):
             emit(Edit(cause_of_edit(), "update", self.name, before, user.record()))
 
     def exchange_operand(self, user: HloInstruction, index: int, new: Sequence[HloInstruction]) -> None:
-        """Take out one operand of `user` and append others, which it does not have; as `set_operands`, but of those that stay little is asked."""
+        """Remove one operand of `user` and append new ones, which it must not have yet.
+
+        Like `set_operands`, but does little work for the operands that stay.
+        """
         before = user.record() if is_observed() else None
         self._check_mine(new, "{}", user)
         old, kept = user.operands[index], (*user.operands[:index], *user.operands[index + 1 :])
@@ -416,7 +445,7 @@ class HloComputation(Displayable):
         if not old._users[user]:
             del old._users[user]
         for users in [o._users for o in kept if len(o._users) > 1]:
-            users[user] = users.pop(user)  # it becomes the last of the users
+            users[user] = users.pop(user)  # `user` becomes the last user
         for o in new:
             o._users[user] = o._users.get(user, 0) + 1
         user.operands = (*kept, *new)
@@ -427,7 +456,10 @@ class HloComputation(Displayable):
             emit(Edit(cause_of_edit(), "update", self.name, before, user.record()))
 
     def _exchange(self, user: HloInstruction, old: HloInstruction, new: HloInstruction) -> None:
-        """Let `user` use `new` for `old`; of its other operands, which may be thousands, nothing is asked."""
+        """Replace `old` by `new` in the operands of `user`, without visiting the others.
+
+        It may have thousands of operands.
+        """
         operands, uses = user.operands, old._users.pop(user, 0)
         if uses == 1:
             at = operands.index(old)
@@ -454,12 +486,12 @@ class HloComputation(Displayable):
         self._touch()
 
     def update(self, instruction: HloInstruction, *, attributes: dict[str, Any] | None = None, **slots: Any) -> None:
-        """Set slots of an instruction (shape, opcode, metadata, sharding, frontend_attributes, backend_config, ...) and attributes.
+        """Set attributes and slots of an instruction (shape, opcode, metadata, sharding, ...).
 
-        An attribute given as None is removed. Operands and names have methods of their own.
+        An attribute given as None is removed. Operands and names have their own methods.
 
         Raises:
-            ShapeError: a slot that cannot be set so.
+            ShapeError: a slot that cannot be set this way.
         """
         if not slots.keys() <= _UPDATED:
             refused = ", ".join(sorted(slots.keys() - _UPDATED))
@@ -467,7 +499,7 @@ class HloComputation(Displayable):
         before = instruction.record() if is_observed() else None
         for slot, value in slots.items():
             setattr(instruction, slot, value)
-        if attributes:  # another dictionary: snapshots hold the one that is there
+        if attributes:  # a new dictionary: snapshots keep the old one
             given = {**instruction.attributes, **attributes}
             instruction.attributes = {k: v for k, v in given.items() if v is not None}
             if instruction.opcode is HloOpcode.PARAMETER:
@@ -479,7 +511,7 @@ class HloComputation(Displayable):
             emit(Edit(cause_of_edit(), "update", self.name, before, instruction.record()))
 
     def renumber_parameters(self, first: int) -> None:
-        """Give the parameters behind the `first` ones consecutive numbers, in the order that they have."""
+        """Number the parameters after the first `first` consecutively, in their order."""
         is_told = is_observed()
         for number, p in enumerate(self._ordered_parameters()[first:], first):
             if _number(p) != number:
@@ -507,7 +539,7 @@ class HloComputation(Displayable):
             self._note(i)
 
     def add_control_dependency(self, before: HloInstruction, after: HloInstruction) -> None:
-        """Let `after` run only when `before` is done."""
+        """Make `after` run only when `before` is done."""
         if before not in after.control_predecessors:
             self.update(after, control_predecessors=(*after.control_predecessors, before))
             before.control_successors = (*before.control_successors, after)
@@ -526,15 +558,15 @@ class HloComputation(Displayable):
             instruction.control_successors = ()
             self._note(instruction)
 
-    # -- removing -----------------------------------------------------------------------------------------------
+    # -- removing ----------------------------------------------------------------------------------
 
     def remove(self, instruction: HloInstruction) -> None:
-        """Take out an instruction that nothing uses.
+        """Remove an unused instruction.
+
+        The caller must renumber the parameters after a removed one.
 
         Raises:
             ShapeError: it is the root, or it has users, or it is not in this computation.
-
-        The numbers of the parameters after a removed one are the caller's to close up.
         """
         if instruction not in self._instructions:
             raise ShapeError(f"cannot remove {instruction.name}: it is not in computation {self.name}")
@@ -552,7 +584,10 @@ class HloComputation(Displayable):
             emit(Edit(cause_of_edit(), "remove", self.name, before, None))
 
     def remove_dead(self, instruction: HloInstruction) -> bool:
-        """Remove an instruction if it is dead, then its operands that died with it; parameters and side effects stay."""
+        """Remove an instruction if it is dead, then operands that became dead.
+
+        Parameters and instructions with side effects stay.
+        """
         removed = False
         stack = [instruction]
         while stack:
@@ -565,7 +600,7 @@ class HloComputation(Displayable):
             stack.extend(reversed(operands))
         return removed
 
-    # -- snapshots ----------------------------------------------------------------------------------------------
+    # -- snapshots ---------------------------------------------------------------------------------
 
     def _touch(self) -> None:
         self._record = None
@@ -574,19 +609,22 @@ class HloComputation(Displayable):
         self.version = self.module._version
 
     def invalidate(self) -> None:
-        """Forget cached snapshots of this computation and of all its instructions (after a computation that they name was renamed)."""
+        """Drop the cached snapshots of this computation and its instructions.
+
+        Needed after a computation that they name was renamed.
+        """
         for i in self._instructions:
             i._record = None
         self._changes = None
         self._touch()
 
     def _schedule(self) -> tuple[HloInstruction, ...]:
-        """The order that the module fixes; none where instructions came or went since."""
+        """The order that the module's schedule gives; empty if instructions changed since."""
         order = self.module.schedule.get(self, ())
         return order if len(order) == len(self._instructions) and all(i in self._instructions for i in order) else ()
 
     def record(self, previous: ComputationRecord | None = None) -> ComputationRecord:
-        """The frozen snapshot; `previous` itself where it says the same."""
+        """The frozen snapshot; `previous` itself if it is equal."""
         if self._record is None:
             order: Iterable[HloInstruction] = self._schedule() or self._in_post_order()
             instructions: tuple[InstructionRecord, ...] = tuple([i.record() for i in order])
@@ -616,7 +654,10 @@ def _number(parameter: HloInstruction) -> int:
 
 
 def is_removable(instruction: HloInstruction) -> bool:
-    """Whether it is dead and may go: no parameter, no side effect, no control dependency that orders others."""
+    """Whether it is dead and can be removed.
+
+    Parameters, and instructions with side effects or control dependencies, cannot.
+    """
     return (
         instruction.is_dead
         and instruction.opcode is not HloOpcode.PARAMETER
@@ -627,7 +668,7 @@ def is_removable(instruction: HloInstruction) -> bool:
 
 
 def _dimensions(shape: Shape) -> object:
-    """What a sharding tiles: the dimensions of an array; a tuple or token as it is."""
+    """The dimensions that a sharding tiles, for an array; other shapes unchanged."""
     return shape.as_array().dimensions if shape.is_array else shape
 
 

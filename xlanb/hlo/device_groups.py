@@ -1,7 +1,7 @@
 """The participants of a collective: its replica groups, or pairs, as groups of devices.
 
-By GetParticipatingDevices in collective_ops_utils.cc. A device has a number, replica * partitions + partition; what the numbers in the groups of an instruction mean
-says `group_mode`.
+Source: GetParticipatingDevices in collective_ops_utils.cc. A device's number is replica *
+partitions + partition. `group_mode` says what the numbers in an instruction's groups mean.
 """
 
 from __future__ import annotations
@@ -30,21 +30,24 @@ IN_GROUPS: Final = frozenset(
         _O.REDUCE_SCATTER, _O.COLLECTIVE_BROADCAST, _O.COLLECTIVE_REDUCE,
     }
 )  # fmt: skip
-"""Collectives among the members of a group; a collective-permute names sources and targets instead."""
+"""Collectives among the members of a group.
+
+A collective-permute has sources and targets instead.
+"""
 
 Groups = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceGrid:
-    """The number of devices a module runs on: replicas, and partitions of each."""
+    """The number of devices that a module runs on: replicas, and partitions per replica."""
 
     replicas: int = 1
     partitions: int = 1
 
     @property
     def count(self) -> int:
-        """All devices."""
+        """The number of devices."""
         return self.replicas * self.partitions
 
     def of(self, device: int) -> tuple[int, int]:
@@ -53,10 +56,13 @@ class DeviceGrid:
 
 
 def device_groups(i: HloInstruction, grid: DeviceGrid) -> Groups:
-    """The groups of devices among which a collective takes place, each in the order of its members; of a collective-permute those that it could send between.
+    """The groups of devices of a collective, each in the order of its members.
+
+    For a collective-permute, the groups of devices among which it may send.
 
     Raises:
-        HloVerifierError: its groups name a participant that there is not, or name none where they must.
+        HloVerifierError: the groups name a participant that does not exist, or are empty but must
+            not be.
     """
     if i.opcode in _PERMUTES:
         return _all_groups("{}", group_mode(i), grid)
@@ -65,13 +71,17 @@ def device_groups(i: HloInstruction, grid: DeviceGrid) -> Groups:
         return _all_groups(text, group_mode(i), grid)
     except IndexError:
         raise HloVerifierError(
-            f"replica_groups={text} name a participant outside of the {grid.replicas} replicas and {grid.partitions} partitions:\n  {i}"
+            f"replica_groups={text} name a participant outside of the {grid.replicas} replicas and "
+            f"{grid.partitions} partitions:\n  {i}"
         ) from None
 
 
 @lru_cache(maxsize=4096)
 def _all_groups(text: str, mode: str, grid: DeviceGrid) -> Groups:
-    """The groups of a mode as devices: each group of replicas once for every partition, of partitions once for every replica."""
+    """The groups of a mode as groups of devices.
+
+    Each group of replicas occurs once per partition, each group of partitions once per replica.
+    """
     devices = np.arange(grid.count).reshape(grid.replicas, grid.partitions)
     numbered = replica_groups(text)
     everybody = {"cross_partition": grid.partitions, "flattened_id": grid.count}.get(mode, grid.replicas)
@@ -86,10 +96,10 @@ def _all_groups(text: str, mode: str, grid: DeviceGrid) -> Groups:
 
 
 def group_of(i: HloInstruction, device: int, grid: DeviceGrid) -> tuple[int, ...]:
-    """The group that a device is in.
+    """The group of a device.
 
     Raises:
-        HloVerifierError: it is in none.
+        HloVerifierError: it is in no group.
     """
     found = next((g for g in device_groups(i, grid) if device in g), None)
     if found is None:
@@ -98,12 +108,12 @@ def group_of(i: HloInstruction, device: int, grid: DeviceGrid) -> tuple[int, ...
 
 
 def device_pairs(i: HloInstruction, device: int, grid: DeviceGrid) -> list[tuple[int, int]]:
-    """Who sends to whom in a collective-permute, of the replicas or partitions that it is among with `device`, as devices."""
+    """(source, target) devices of a collective-permute, among those that `device` permutes with."""
     return pairs_of_devices(i.attributes.get("source_target_pairs") or (), group_mode(i), device, grid)
 
 
 def pairs_of_devices(pairs: Sequence[Sequence[int]], mode: str, device: int, grid: DeviceGrid) -> list[tuple[int, int]]:
-    """Pairs of replicas or of partitions as devices."""
+    """Pairs of replicas or partitions as pairs of devices."""
     replica, partition = grid.of(device)
     if mode == "cross_partition":
         return [(replica * grid.partitions + s, replica * grid.partitions + t) for s, t in pairs]
@@ -111,7 +121,10 @@ def pairs_of_devices(pairs: Sequence[Sequence[int]], mode: str, device: int, gri
 
 
 def device_grid(module: HloModule) -> DeviceGrid:
-    """On how many devices a module runs: by its header, or, where that counts neither replicas nor partitions, by the largest number in its groups."""
+    """The devices that a module runs on.
+
+    Taken from its header or, if that has no counts, from the largest number in its groups.
+    """
     replicas, partitions = (int(module.header.get(k) or 1) for k in ("replica_count", "num_partitions"))
     if replicas * partitions > 1:
         return DeviceGrid(replicas, partitions)
@@ -126,7 +139,7 @@ def device_grid(module: HloModule) -> DeviceGrid:
 
 
 MOST_DEVICES: Final = 4096
-"""Groups of more members are not written out."""
+"""Groups with more members are not expanded."""
 
 
 def _largest_member(i: HloInstruction) -> int:

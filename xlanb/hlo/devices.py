@@ -19,7 +19,7 @@ _COUNTED: Final = {_O.REPLICA_ID: "replica_count", _O.PARTITION_ID: "num_partiti
 
 
 def why_several(i: HloInstruction) -> str:
-    """Why an instruction takes more than one device; "" where one does.
+    """Why an instruction needs several devices; "" if it needs one.
 
     Raises:
         HloVerifierError: its groups are malformed.
@@ -44,9 +44,10 @@ _TO_LOCAL: Final = frozenset(("SPMDFullToShardShape", "xla.sdy.GlobalToLocalShap
 
 
 def is_per_device(module: HloModule) -> bool:
-    """Whether a module is the program of each of several devices, and not a whole program that is still to be partitioned.
+    """Whether a module is the program of each device, not a whole program still to be partitioned.
 
-    Partitioning marks the entry's name; without that, what takes several devices tells, unless it is in a part that the whole program does by hand.
+    Partitioning marks the entry's name. Without that mark, true if an instruction needs several
+    devices, unless the whole program contains manually partitioned parts.
     """
     if module.entry_computation.name.endswith("_spmd"):
         return device_count_of(module) > 1
@@ -59,18 +60,18 @@ def is_per_device(module: HloModule) -> bool:
 
 
 def device_count_of(module: HloModule) -> int:
-    """How many devices a module's header asks for."""
+    """The number of devices in a module's header."""
     return int(module.header.get("replica_count") or 1) * int(module.header.get("num_partitions") or 1)
 
 
 def check_one_device(i: HloInstruction) -> None:
-    """Raise UnimplementedError where an instruction takes more than one device."""
+    """Raise UnimplementedError if an instruction needs several devices."""
     why = why_several(i)
     if why:
         raise UnimplementedError(f"{i.opcode} needs several devices ({why}), but the program runs on one:\n  {i}")
 
 
 def check_devices(module: HloModule) -> None:
-    """Raise UnimplementedError where an instruction of a module takes more than one device."""
+    """Raise UnimplementedError if an instruction of a module needs several devices."""
     for i in module.instructions():
         check_one_device(i)

@@ -1,4 +1,4 @@
-"""Shows an instruction among its neighbours: what errors about the IR are shown with."""
+"""Shows an instruction among its neighbours, for errors about the IR."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _WIDTH = 200
 
 
 def context(instruction: HloInstruction, neighbours: int = NEIGHBOURS) -> str:
-    """The instructions either side of one, in the order in which they are printed, with an arrow at it.
+    """The instructions before and after one, as printed, with an arrow at it.
 
-    It never fails, however broken the IR is: what cannot be printed is shown by name and opcode.
+    It never fails, however broken the IR is: an instruction that cannot be printed is shown by name
+    and opcode.
     """
     computation = instruction.parent
     order = list(printed_order(computation))
@@ -40,7 +41,10 @@ _FRAMES = 4
 
 
 def origin(instruction: HloInstruction) -> str:
-    """The user's Python lines that made an instruction, as in `from model.py:3 (layer), called from model.py:9 (loss)`; "" where they are not known."""
+    """The user's Python lines that created an instruction; "" if unknown.
+
+    As in `from model.py:3 (layer), called from model.py:9 (loss)`.
+    """
     stack = users_frames(instruction.metadata.stack)[:_FRAMES]
     frames = [f"{place_text(f.file, f.line)} ({f.function})" for f in stack]
     if not frames:
@@ -50,14 +54,17 @@ def origin(instruction: HloInstruction) -> str:
 
 
 def with_origin(instruction: HloInstruction, width: int | None = None) -> str:
-    """The text of an instruction, cut to `width` characters, and in a line of its own where it comes from."""
+    """The text of an instruction, cut to `width` characters, and its origin on a second line."""
     text, place = str(instruction), origin(instruction)
     text = text if width is None or len(text) <= width else f"{text[:width]} ..."
     return f"{text}\n  {place}" if place else text
 
 
 def printed_order(computation: HloComputation) -> Sequence[HloInstruction]:
-    """The order in which a computation is printed; that of adding where operands form a cycle or leave the computation."""
+    """The order in which a computation is printed.
+
+    If operands form a cycle or are outside the computation: the order of insertion.
+    """
     scheduled = computation.module.schedule.get(computation)
     if scheduled:
         return scheduled
@@ -74,7 +81,7 @@ def line(instruction: HloInstruction, width: int = _WIDTH) -> str:
         text = str(instruction)
         text = f"ROOT {text}" if instruction.is_root else text
     except (XlanbError, AttributeError, KeyError, TypeError, ValueError, IndexError):
-        # The IR is broken, which is why somebody wants to see it.
+        # The IR may be broken, which is why it is shown.
         operands = ", ".join(f"%{o.name}" for o in instruction.operands)
         text = f"%{instruction.name} = {instruction.shape} {instruction.opcode}({operands})"
     return text if len(text) <= width else text[: width - 3] + "..."

@@ -23,10 +23,12 @@ _CONSTRAINED = frozenset((HloOpcode.ALL_REDUCE, HloOpcode.ALL_GATHER, HloOpcode.
 
 
 class HloInstruction(Displayable):
-    """One instruction: opcode, shape, operands, attributes (by XLA's text names, values as in hlo/attributes.py).
+    """One instruction: opcode, shape, operands, attributes.
 
-    `users` lists each user once, in the order in which they came. Facts that any opcode may carry have slots of their own:
-    metadata, sharding (XLA's text), frontend_attributes, backend_config (text, "" if none), statistics, origin, control predecessors.
+    Attributes are by XLA's text names, with values as in hlo/attributes.py. `users` lists each user
+    once, in the order in which they were added. Slots for facts of any opcode: metadata, sharding
+    (XLA's text), frontend_attributes, backend_config (text, "" if none), statistics, origin,
+    control predecessors.
     """
 
     is_program_site = True  # an internal error at one shows it
@@ -80,11 +82,11 @@ class HloInstruction(Displayable):
         self._record: InstructionRecord | None = None
         self._told: tuple[InstructionRecord, object, set[object]] | None = None
 
-    # -- the graph around it ------------------------------------------------------------------------------------
+    # -- the graph around it -----------------------------------------------------------------------
 
     @property
     def users(self) -> tuple[HloInstruction, ...]:
-        """Instructions that have it as an operand, each once."""
+        """The instructions that have it as an operand, each once."""
         return tuple(self._users)
 
     @property
@@ -93,22 +95,22 @@ class HloInstruction(Displayable):
         return len(self._users)
 
     def uses_by(self, user: HloInstruction) -> int:
-        """How many operands of `user` it is."""
+        """How many operands of `user` are this instruction."""
         return self._users.get(user, 0)
 
     @property
     def is_root(self) -> bool:
         """Whether it is its computation's root."""
-        return self.parent._root is self  # not `.root`: while a computation is being built it has none
+        return self.parent._root is self  # not `.root`: a computation under construction has none
 
     @property
     def is_dead(self) -> bool:
-        """Whether nothing uses it and it is not the root (it may still have a side effect)."""
+        """Whether it has no users and is not the root (it may still have a side effect)."""
         return not self._users and not self.is_root
 
     @property
     def called_computations(self) -> tuple[HloComputation, ...]:
-        """The computations that its attributes name, in their order."""
+        """The computations that its attributes name, in order."""
         return tuple(self._called()) if self.opcode.may_call else ()
 
     def _called(self) -> Iterator[HloComputation]:
@@ -120,12 +122,15 @@ class HloInstruction(Displayable):
 
     @property
     def has_side_effect(self) -> bool:
-        """Whether it, or a computation that it calls, does more than give a value: it must not be removed or duplicated."""
+        """Whether it, or a computation that it calls, has a side effect.
+
+        If so, it must not be removed or duplicated.
+        """
         if self._has_own_side_effect():
             return True
         if not self.opcode.may_call:
             return False
-        # Each computation once: a call graph may have exponentially many paths.
+        # Visit each computation once: a call graph may have exponentially many paths.
         pending = list(self.called_computations)
         seen = set(pending)
         while pending:
@@ -146,10 +151,10 @@ class HloInstruction(Displayable):
             return True
         return self.opcode in _CONSTRAINED and bool(self.attributes.get("constrain_layout"))
 
-    # -- attributes that many readers want ----------------------------------------------------------------------
+    # -- attributes that many readers want ---------------------------------------------------------
 
     def get(self, name: str) -> Any:
-        """An attribute, or the table's default where it is absent."""
+        """An attribute, or its default in the opcode table if absent."""
         value = self.attributes.get(name)
         if value is None:
             row = self.opcode.attribute.get(name)
@@ -203,17 +208,17 @@ class HloInstruction(Displayable):
 
     @property
     def array_shape(self) -> ArrayShape:
-        """The shape, known to be an array's.
+        """The shape, which must be an array's.
 
         Raises:
             ShapeError: it is not.
         """
         shape = self.shape
-        if shape.__class__ is ArrayShape and shape.element_type.is_array:  # asked more often than anything else
+        if shape.__class__ is ArrayShape and shape.element_type.is_array:  # the most frequent query
             return shape
         return shape.as_array()
 
-    # -- what it shows ------------------------------------------------------------------------------------------
+    # -- what it shows -----------------------------------------------------------------------------
 
     def record(self) -> InstructionRecord:
         """The frozen snapshot; the same object until the instruction changes."""
@@ -222,7 +227,7 @@ class HloInstruction(Displayable):
             if self.opcode.may_call:
                 attributes = {k: _frozen(v) for k, v in self.attributes.items()}
             else:
-                attributes = self.attributes or _NO_ATTRIBUTES  # mutators give another dictionary
+                attributes = self.attributes or _NO_ATTRIBUTES  # mutators replace the dictionary
             if is_async:
                 attributes = {**attributes, "async_wrapped": _wrapped(self)}
             self._record = InstructionRecord.of(
@@ -246,8 +251,9 @@ class HloInstruction(Displayable):
         return self._record
 
     def tell_once(self, what: Hashable) -> bool:
-        """Whether `what` is new to the current observers: it was not reported since the instruction
-        last changed. Marks it as reported.
+        """Whether `what` was not reported to the current observers since the last change.
+
+        Marks it as reported.
         """
         record, audience = self.record(), observers()
         if self._told is None or self._told[0] is not record or self._told[1] is not audience:
@@ -266,7 +272,7 @@ class HloInstruction(Displayable):
 
 
 def _effects(computation: HloComputation) -> tuple[bool, tuple[HloComputation, ...]]:
-    """Whether an instruction of a computation has a side effect of its own, and the computations that they call."""
+    """Whether an instruction has a side effect of its own; and all called computations."""
     acts = any(i._has_own_side_effect() for i in computation._instructions)
     return acts, tuple(dict.fromkeys(c for called in computation.calls for c in called))
 
@@ -277,10 +283,11 @@ _ASYNC = frozenset((HloOpcode.ASYNC_START, HloOpcode.ASYNC_UPDATE, HloOpcode.ASY
 
 
 def _wrapped(instruction: HloInstruction) -> InstructionRecord | None:
-    """The one instruction that an async instruction runs, which XLA's text shows in its stead.
+    """The instruction that an async instruction runs, which XLA's text shows instead.
 
-    None where it runs several, one of which that text would not tell which operands it takes (there XLA prints what it does not read), or one
-    whose asynchronous form is an opcode of its own (copy-start).
+    None if it runs several instructions, or one whose asynchronous form is an opcode of its own
+    (copy-start). For several, the text would not show which operands each takes (XLA prints what it
+    cannot read).
     """
     computation = wrapped_computation(instruction)
     if computation is None or any(i is not computation.root and i.opcode.text != "parameter" for i in computation):
@@ -302,5 +309,6 @@ def _frozen(value: Any) -> Any:
 
 
 def _is_computation(value: Any) -> bool:
-    # Asked of the type: a computation that is being built has no root yet, and its class imports this file.
+    # Check the type: a computation under construction has no root yet, and its class imports this
+    # file.
     return hasattr(type(value), "execution_thread")

@@ -18,13 +18,16 @@ from xlanb.shape import Shape
 from xlanb.tracing import unobserved
 
 parse_text: Final[Hook[[str], HloModule]] = Hook("hlo.parse_text")
-"""The module of HLO text; the parser implements it."""
+"""The module of an HLO text; the parser implements it."""
 
 reread: Final[Hook[[ModuleRecord], HloModule]] = Hook("hlo.reread")
-"""The module of a snapshot, by its text with every constant in full; the parser implements it."""
+"""The module of a snapshot, from its text with full constants; the parser implements it."""
 
 print_form: Final[Hook[[ModuleRecord, str], str]] = Hook("hlo.print_form")
-"""The text of a module in one of XLA's forms, by its name (see HloModule.to_string); the printer implements it."""
+"""The text of a module in one of XLA's forms, by its name; the printer implements it.
+
+See HloModule.to_string.
+"""
 
 read_proto: Final[Hook[[bytes], HloModule]] = Hook("hlo.read_proto")
 """The module of a binary HloModuleProto or HloProto; hlo.proto implements it."""
@@ -33,19 +36,31 @@ write_proto: Final[Hook[[HloModule], bytes]] = Hook("hlo.write_proto")
 """The binary HloModuleProto of a module; hlo.proto implements it."""
 
 verify: Final[Hook[[HloModule, Mapping[str, bool]], None]] = Hook("hlo.verify")
-"""Check a module against every rule of HLO, with options of VerifierOptions by name; the verifier implements it."""
+"""Check a module against all rules of HLO; the verifier implements it.
+
+The options are those of VerifierOptions, by name.
+"""
 
 
 class HloModule(Displayable):
     """A program in HLO.
 
-    `header` holds the module's attributes by XLA's text name, values as text (is_scheduled, input_output_alias, num_partitions, ...), without entry_computation_layout, which
-    `parameter_layouts` and `result_layout` give. `schedule` gives an order of instructions per computation where the module is scheduled. `tables` is the text of the
-    FileNames / FunctionNames / FileLocations / StackFrames tables. `host_callbacks` are functions of this process that custom calls name by their number, as JAX
-    keeps them beside a module: each takes arrays (None for a token) and gives a sequence of them. `calling` turns the arguments of the function that the module was made of into the
-    arrays that the module takes; None where it takes the arrays themselves. `spmd_parameters_shardings` and
-    `spmd_output_sharding` are how the whole program's arrays lie on the devices, set by partitioning. `notes` are
-    facts that a pass leaves for who asks later, by their name. No text holds these five.
+    Attributes:
+        header: the module's attributes by XLA's text name, values as text (is_scheduled,
+            input_output_alias, num_partitions, ...), without entry_computation_layout, which
+            `parameter_layouts` and `result_layout` give.
+        schedule: the order of instructions in each computation, if the module is scheduled.
+        tables: the text of the FileNames / FunctionNames / FileLocations / StackFrames tables.
+        host_callbacks: functions of this process that custom calls refer to by number, as JAX does.
+            Each takes arrays (None for a token) and returns a sequence of arrays.
+        calling: how the arguments of the module's source function map to its arrays; None if they
+            are the arrays themselves.
+        spmd_parameters_shardings: how the whole program's parameters are sharded; set by
+            partitioning.
+        spmd_output_sharding: the same of the result.
+        notes: facts that a pass leaves for later users, by name.
+
+    Text does not contain host_callbacks, calling, notes and the shardings.
     """
 
     def __init__(self, name: str) -> None:
@@ -69,11 +84,11 @@ class HloModule(Displayable):
         self._ordered: tuple[int, tuple[HloComputation, ...]] = (-1, ())
         self._opcodes: tuple[int, frozenset[HloOpcode]] = (-1, frozenset())
 
-    # -- reading ------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     @property
     def entry(self) -> HloComputation | None:
-        """The entry computation, None while it is being built."""
+        """The entry computation; None while it is being built."""
         return self._entry
 
     @property
@@ -94,12 +109,12 @@ class HloModule(Displayable):
 
     @property
     def instruction_count(self) -> int:
-        """Instructions in all computations."""
+        """The number of instructions in all computations."""
         return sum(len(c) for c in self._computations)
 
     @property
     def version(self) -> int:
-        """Grows with every change."""
+        """A number that increases with every change."""
         return self._version
 
     def instructions(self) -> Iterator[HloInstruction]:
@@ -108,7 +123,10 @@ class HloModule(Displayable):
             yield from c
 
     def post_order(self) -> list[HloComputation]:
-        """All computations, called ones before their callers; those that nothing calls too (XLA's MakeComputationPostOrder)."""
+        """All computations, callees before callers, including those without callers.
+
+        In the order of XLA's MakeComputationPostOrder.
+        """
         if self._ordered[0] == self._version:
             return list(self._ordered[1])
         calls = {c: c.calls for c in self._computations}
@@ -122,7 +140,7 @@ class HloModule(Displayable):
 
     @property
     def opcodes(self) -> frozenset[HloOpcode]:
-        """The opcodes of all its instructions: what a pass asks before it looks at any of them."""
+        """The opcodes of all instructions; passes check them before they visit any."""
         if self._opcodes[0] != self._version:
             found = [c.derived("opcodes", _opcodes) for c in self._computations]
             self._opcodes = self._version, frozenset().union(*found)
@@ -133,16 +151,17 @@ class HloModule(Displayable):
         return [i for i in self.instructions() if computation in i.called_computations]
 
     def find(self, name: str) -> HloInstruction | None:
-        """The instruction of that name (unique in the module), or None."""
+        """The instruction with a name (unique in the module), or None."""
         name = name.removeprefix("%")
         return next((i for i in self.instructions() if i.name == name), None)
 
-    # -- changing -----------------------------------------------------------------------------------------------
+    # -- changing ----------------------------------------------------------------------------------
 
     def unique_name(self, wanted: str) -> str:
-        """A name for an instruction: `wanted`, or its root with `.N` for the first N that is free; it counts as taken from then on.
+        """Reserve a name for an instruction.
 
-        Instructions and computations have a namespace each, as in XLA.
+        It is `wanted`, or its root with `.N` for the first free N. Instructions and computations
+        have separate namespaces, as in XLA.
         """
         return self._names.unique(sanitized(wanted))
 
@@ -156,7 +175,7 @@ class HloModule(Displayable):
         return computation
 
     def adopt_computation(self, computation: HloComputation) -> None:
-        """Take in a computation that was built outside (by the parser): its name and its instructions' names are made unique."""
+        """Add a computation that was built outside (by the parser), with its names made unique."""
         computation.name = self._computation_names.unique(computation.name)
         for i in computation._instructions:
             i.name = self._names.unique(i.name)
@@ -164,11 +183,14 @@ class HloModule(Displayable):
         self._version += 1
 
     def rename_computation(self, caller: HloInstruction, attribute: str, name: str) -> None:
-        """Give the computation that `caller` alone names by an attribute ("calls") another name, made unique."""
+        """Rename the computation that only `caller` refers to, by an attribute ("calls").
+
+        The name is made unique.
+        """
         computation: HloComputation = caller.attributes[attribute]
         if name == computation.name:
             return
-        caller.record()  # the edit shows the name that it had
+        caller.record()  # so that the edit shows the old name
         computation.name = self._computation_names.unique(sanitized(name))
         computation._touch()
         caller.parent.update(caller, attributes={attribute: computation})
@@ -179,7 +201,7 @@ class HloModule(Displayable):
         self._version += 1
 
     def remove_computation(self, computation: HloComputation) -> None:
-        """Take out a computation that nothing calls any more.
+        """Remove a computation without callers.
 
         Raises:
             ShapeError: it is the entry.
@@ -191,7 +213,7 @@ class HloModule(Displayable):
         self._version += 1
 
     def remove_unused_computations(self) -> bool:
-        """Take out every computation that cannot be reached from the entry."""
+        """Remove computations not reachable from the entry; return whether there were any."""
         reached = {self.entry_computation}
         stack = [self.entry_computation]
         while stack:
@@ -211,17 +233,20 @@ class HloModule(Displayable):
         computation._touch()
 
     def clear_schedule(self) -> None:
-        """Forget all orders."""
+        """Remove all schedules."""
         for c in list(self.schedule):
             del self.schedule[c]
             c._touch()
 
     def clone_computation(self, source: HloComputation, name: str | None = None) -> HloComputation:
-        """A copy of a computation within this module (of another module too); computations that it calls are cloned only when they are another module's."""
+        """Copy a computation of this or another module.
+
+        Computations that it calls are cloned only if they are another module's.
+        """
         return _clone(self, source, name or source.name, {})
 
     def clone(self, name: str | None = None) -> HloModule:
-        """A deep copy under the same names; making it is not an edit that an observer sees."""
+        """A deep copy with the same names; observers see no edits."""
         with unobserved():
             return self._copy(name or self.name)
 
@@ -237,38 +262,40 @@ class HloModule(Displayable):
         copy.entry_layout = self.entry_layout
         memo: dict[HloComputation, HloComputation] = {}
         for c in self.post_order():
-            if c not in memo:  # XLA's order may put a caller first, whose copy has copied what it calls
+            if c not in memo:  # a caller copied before may have copied its callees
                 _clone(copy, c, c.name, memo)
         copy._computations = [memo[c] for c in self._computations]
         copy._entry = memo[self.entry_computation]
         for c, order in self.schedule.items():
             by_name = {i.name: i for i in memo[c]}
             copy.schedule[memo[c]] = tuple(by_name[i.name] for i in order)
-        copy._record = self._record  # what says the same shares the snapshot
+        copy._record = self._record  # equal snapshots are shared
         copy._names = self._names.copy()
         copy._computation_names = self._computation_names.copy()
         return copy
 
     def flat_arguments(self, given: Sequence[Any]) -> tuple[Any, ...]:
-        """The arrays that the module takes, of what the function is called with that it was made of (see `calling`); arrays that fit stay as they are.
+        """The module's arrays, from the arguments of its source function (see `calling`).
+
+        Arrays that match the parameters are returned unchanged.
 
         Raises:
-            ArgumentError: they have another structure than the function's arguments.
+            ArgumentError: the structure differs from that of the function's arguments.
         """
         shapes = [p.shape for p in self.entry_computation.parameters]
         return flat_arguments(self.calling, shapes, given)
 
-    # -- what it says -------------------------------------------------------------------------------------------
+    # -- what it says ------------------------------------------------------------------------------
 
     @staticmethod
     def from_record(record: ModuleRecord) -> HloModule:
-        """A module again from its snapshot, with every constant in full.
+        """The module of a snapshot, with full constants.
 
         Raises:
-            XlanbError: the snapshot was read from a text that no module can be made of.
+            XlanbError: the snapshot was read from a text that does not make a module.
         """
         module = reread(record)
-        module._record = record  # what says the same shares the snapshot
+        module._record = record  # equal snapshots are shared
         module.host_callbacks = record.host_callbacks
         module.calling = record.calling
         module.spmd_parameters_shardings, module.spmd_output_sharding = record.spmd_shardings
@@ -279,12 +306,12 @@ class HloModule(Displayable):
         """The module of a binary HloModuleProto or HloProto (a `.hlo.pb` file).
 
         Raises:
-            HloParseError, ShapeError, LiteralError: the bytes are no well-formed module.
+            HloParseError, ShapeError, LiteralError: the bytes are not a well-formed module.
         """
         return read_proto(data)
 
     def to_proto(self) -> bytes:
-        """The binary HloModuleProto, which the real XLA reads; constants whose text was elided become zeros.
+        """The binary HloModuleProto, which the real XLA reads; elided constants become zeros.
 
         Raises:
             UnimplementedError: the module does not fit into a binary message.
@@ -292,15 +319,20 @@ class HloModule(Displayable):
         return write_proto(self)
 
     def verify(self, **options: bool) -> None:
-        """Check every rule of HLO; the options are those of verifier.VerifierOptions (layout_sensitive, allow_mixed_precision, executable).
+        """Check every rule of HLO.
+
+        Args:
+            options: those of verifier.VerifierOptions (layout_sensitive, allow_mixed_precision,
+                executable).
 
         Raises:
-            HloVerifierError: one is broken; the message shows the instruction among its neighbours.
+            HloVerifierError: a rule is broken; the message shows the instruction among its
+                neighbours.
         """
         verify(self, options)
 
     def record(self) -> ModuleRecord:
-        """The frozen snapshot; the very object of the last call where nothing has changed since."""
+        """The frozen snapshot; the same object as the last call if nothing changed."""
         last = self._record
         # Name, header and tables are plain fields, set without a mutator.
         state = (
@@ -345,8 +377,13 @@ class HloModule(Displayable):
         return new
 
     def to_string(self, form: str = "canonical") -> str:
-        """The text in one of XLA's forms: "canonical"; "compact" (elements of tuples where they are used, `p#0`); "short" (ShortParsable: no %, no metadata, constants in full); "human", which
-        leaves out what nobody reads; or "0.12", the canonical text of XLA as JAX 0.12 brings it.
+        """The text in one of XLA's forms.
+
+        - "canonical".
+        - "compact": tuple elements inline where they are used, `p#0`.
+        - "short": ShortParsable, without % and metadata, constants in full.
+        - "human": without details that readers rarely need.
+        - "0.12": the canonical text of the XLA in JAX 0.12.
 
         Raises:
             ShapeError: there is no such form.
@@ -369,9 +406,9 @@ def _visit(
     calls: dict[HloComputation, list[tuple[HloComputation, ...]]],
     order: dict[HloComputation, None],
 ) -> None:
-    """Put all that is called below `start` into `order`, called ones first, then `start` itself.
+    """Add all computations called from `start` to `order`, callees first, then `start`.
 
-    As in XLA's walk, what one instruction calls counts as seen before any of it is entered.
+    As in XLA's walk, all callees of an instruction are marked as seen before any is visited.
     """
     seen = {start}
     stack: list[tuple[HloComputation, Iterator[tuple[HloComputation, ...]]]] = [(start, iter(calls[start]))]
@@ -388,9 +425,11 @@ def _visit(
 
 
 def _callees_first(order: list[HloComputation]) -> list[HloComputation]:
-    """The order itself where it holds; else what is called too late goes before its first caller, for no parser reads a text that names what comes later.
+    """The order itself if callees come before callers; otherwise a corrected one.
 
-    XLA's order has `twice` before `leaf` where twice calls leaf and one instruction calls both, as conditional(..), true_computation=twice, false_computation=leaf.
+    A parser cannot read a reference to a later computation. XLA's order has `twice` before `leaf`
+    if twice calls leaf and one instruction calls both, as in conditional(..),
+    true_computation=twice, false_computation=leaf.
     """
     calls = {c: [d for called in c.calls for d in called] for c in order}
     at = {c: n for n, c in enumerate(order)}
@@ -431,7 +470,10 @@ HEADER_ORDER = (
 
 
 def _header(module: HloModule) -> dict[str, str]:
-    """The attributes of the `HloModule` line in XLA's order, as text; the entry computation layout is computed."""
+    """The attributes of the `HloModule` line in XLA's order, as text.
+
+    The entry computation layout is computed.
+    """
     fields = dict(module.header)
     if module.schedule:
         fields["is_scheduled"] = "true"
@@ -476,7 +518,7 @@ def _clone(
     for i, copy in new.items():
         for p in i.control_predecessors:
             target.add_control_dependency(new[p], copy)
-    # the order of adding is part of what is printed and walked: keep the source's
+    # The insertion order affects printing and traversal: keep the source's.
     target._instructions = {new[i]: None for i in source}
     target.set_root(new[source.root])
     return target

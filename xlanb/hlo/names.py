@@ -15,7 +15,9 @@ _OTHER: Final = re.compile(rb"[^A-Za-z0-9_.-]")
 
 @lru_cache(maxsize=16_384)
 def sanitized(name: str) -> str:
-    """The name as HLO text can hold it (NameUniquer::GetSanitizedName): letters, digits, `_`, `.` and `-`, no digit first, no element type.
+    """The name with only characters that HLO text allows (NameUniquer::GetSanitizedName).
+
+    Letters, digits, `_`, `.` and `-`; no leading digit; not an element type.
 
     a b => a_b    1x => _x    f32 => f32_    __x => a_x
     """
@@ -30,9 +32,9 @@ def sanitized(name: str) -> str:
 
 
 class NameUniquer:
-    """Hands out names; a name is a root and a number, and `add`, `add.0` and `add.00` are the same one.
+    """Creates unique names, each a root and a number.
 
-    `separator` stands between the two.
+    `add`, `add.0` and `add.00` are the same name. `separator` is put between root and number.
     """
 
     __slots__ = ("_next", "_separator", "_used")
@@ -43,7 +45,10 @@ class NameUniquer:
         self._next: dict[str, int] = {}
 
     def unique(self, wanted: str) -> str:
-        """`wanted` (its number in plain decimal) if it is free, else its root with the first free number; taken from then on."""
+        """Reserve `wanted` if it is free, else its root with the first free number.
+
+        A number in `wanted` is normalized to plain decimal.
+        """
         used, separator = self._used, self._separator
         stem, _, suffix = wanted.rpartition(separator)
         numbered = suffix.isdigit() and bool(stem) and suffix.isascii() and len(suffix) < 19
@@ -54,7 +59,7 @@ class NameUniquer:
             key = wanted
         else:
             wanted = key = f"{stem}{separator}{int(suffix)}"
-        if key not in used:  # as nearly always
+        if key not in used:  # nearly always
             used.add(key)
             return wanted
         number = self._next.get(root, 0)
@@ -65,7 +70,7 @@ class NameUniquer:
         return key if number or numbered else root
 
     def copy(self) -> NameUniquer:
-        """Another one with the same names taken."""
+        """A copy with the same names reserved."""
         new = NameUniquer(self._separator)
         new._used = set(self._used)
         new._next = dict(self._next)
@@ -73,7 +78,7 @@ class NameUniquer:
 
 
 def escape(text: str) -> str:
-    """The text as absl::CEscape writes it between double quotes."""
+    """The text as absl::CEscape escapes it for double quotes."""
     if text.isascii() and text.isprintable() and not _NEEDS_ESCAPE.search(text):
         return text
     out = []

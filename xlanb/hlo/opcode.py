@@ -1,8 +1,9 @@
-"""The one table of HLO opcodes: name, arity, kind, attributes, one line of meaning.
+"""The one table of HLO opcodes: name, arity, kind, attributes, a one-line description.
 
-Parser, printer, verifier, builder, shape inference, evaluator and the documentation read this table. Opcode names and arities are those of
-xla/hlo/ir/hlo_opcode.h; attributes stand in the order in which XLA prints them (hlo_instructions.cc); the meaning is XLA's operation
-semantics (openxla.org/xla/operation_semantics).
+Parser, printer, verifier, builder, shape inference, evaluator and the documentation read this
+table. Opcode names and arities are those of xla/hlo/ir/hlo_opcode.h. Attributes are in the order in
+which XLA prints them (hlo_instructions.cc). Semantics are XLA's
+(openxla.org/xla/operation_semantics).
 """
 
 from __future__ import annotations
@@ -17,13 +18,22 @@ VARIADIC = None
 class Attribute:
     """One attribute of an opcode.
 
-    `kind` says how its text is read and written, and what the value is:
-    "int", "bool", "float", "string" (quoted in the text), "ints" and "int_lists" (tuples of int and of those), "window", "padding", "slices", "dim_labels"
-    (attributes.py), "computation", "computations" (a tuple), "literal", "shape", "shapes" (a tuple), "precisions" (a tuple of str);
-    the fixed words of parse_attributes.WORDS ("direction", "comparison_type", "comparison_order", "fft_type", "fusion_kind", "distribution", "rng_algorithm", "dot_algorithm",
-    "padding_type", "schedule", "api_version", "transpose", "conv_kind", "group_mode"), a str each;
-    XLA's canonical text as a str: "replica_groups", "aliasing", "bools", "accuracy", "domain", "sparsity", "scaling".
-    `default` is the value when it is absent, and is not printed; `required` attributes must be there.
+    `kind` says how its text is parsed and printed, and what the value is:
+
+    - "int", "bool", "float", "string" (quoted in the text).
+    - "ints" and "int_lists" (tuples of int, and of such tuples).
+    - "window", "padding", "slices", "dim_labels" (attributes.py).
+    - "computation", "computations" (a tuple), "literal", "shape", "shapes" (a tuple),
+      "precisions" (a tuple of str).
+    - The keywords of parse_attributes.WORDS, as str: "direction", "comparison_type",
+      "comparison_order", "fft_type", "fusion_kind", "distribution", "rng_algorithm",
+      "dot_algorithm", "padding_type", "schedule", "api_version", "transpose", "conv_kind",
+      "group_mode".
+    - XLA's canonical text, as str: "replica_groups", "aliasing", "bools", "accuracy", "domain",
+      "sparsity", "scaling".
+
+    `default` is the value if the attribute is absent, and is not printed. `required` attributes
+    must be present.
     """
 
     name: str
@@ -33,7 +43,7 @@ class Attribute:
 
 
 def _attributes(spec: str) -> tuple[Attribute, ...]:
-    """`name:kind`, with `!` where required and `=value` for a default that is not printed."""
+    """`name:kind`, with `!` if required and `=value` for a default that is not printed."""
     out = []
     for item in spec.split():
         name, _, rest = item.partition(":")
@@ -57,8 +67,10 @@ _REDUCING = f"{_COLLECTIVE} to_apply:computation! mode:group_mode"
 _ASYNC = "async_execution_thread:string=main calls:computation output_to_operand_aliasing:aliasing"
 _DOT = "lhs_batch_dims:ints=() lhs_contracting_dims:ints rhs_batch_dims:ints=() rhs_contracting_dims:ints"
 _CUSTOM = (
-    "window:window dim_labels:dim_labels feature_group_count:int=1 batch_group_count:int=1 operand_precision:precisions padding_type:padding_type=PADDING_INVALID "
-    "custom_call_target:string! operand_layout_constraints:shapes custom_call_has_side_effect:bool=false literal:literal "
+    "window:window dim_labels:dim_labels feature_group_count:int=1 batch_group_count:int=1 "
+    "operand_precision:precisions padding_type:padding_type=PADDING_INVALID "
+    "custom_call_target:string! operand_layout_constraints:shapes "
+    "custom_call_has_side_effect:bool=false literal:literal "
     "output_to_operand_aliasing:aliasing schedule:schedule=SCHEDULE_NONE api_version:api_version=API_VERSION_ORIGINAL "
     "to_apply:computation called_computations:computations"
 )
@@ -71,7 +83,7 @@ _SIDE_EFFECT = frozenset(
 
 
 class HloOpcode(Enum):
-    """Every HLO opcode, a row each: text, arity (None: variadic), kind, attributes, meaning.
+    """Every HLO opcode: text, arity (None: variadic), kind, attributes, description.
 
     Each member has these as fields; `str(opcode)` is XLA's text.
     """
@@ -94,7 +106,8 @@ class HloOpcode(Enum):
     def __repr__(self) -> str:
         return self.text
 
-    # Identity is equality here; Enum's own __hash__ is a Python call, too slow for the hot dictionaries.
+    # Members are equal only if identical. Enum's own __hash__ is a Python call, too slow for hot
+    # dictionaries.
     __hash__ = object.__hash__
 
     # fmt: off
@@ -192,7 +205,8 @@ class HloOpcode(Enum):
         "dot",
         2,
         "linalg",
-        f"{_DOT} operand_precision:precisions sparsity_config:sparsity block_scaling_config:scaling algorithm:dot_algorithm=unset",
+        f"{_DOT} operand_precision:precisions sparsity_config:sparsity "
+        "block_scaling_config:scaling algorithm:dot_algorithm=unset",
         "sum of products over contracting dimensions; batch dimensions first, then the lhs' rest, then the rhs'",
     )
     DYNAMIC_RESHAPE = "dynamic-reshape", VARIADIC, "dynamic", "", "reshape to sizes known at run time"
@@ -241,7 +255,8 @@ class HloOpcode(Enum):
         "ragged-dot",
         3,
         "linalg",
-        f"{_DOT} lhs_ragged_dims:ints=() rhs_group_dims:ints=() operand_precision:precisions algorithm:dot_algorithm=unset",
+        f"{_DOT} lhs_ragged_dims:ints=() rhs_group_dims:ints=() operand_precision:precisions "
+        "algorithm:dot_algorithm=unset",
         "dot with one group of rows per matrix",
     )
     REAL = "real", 1, "elementwise", "", "real part"

@@ -17,28 +17,38 @@ _OF_LIBRARIES = re.compile(
     r"|[/\\]lib[/\\]python3\.\d+[/\\](?!site-packages|dist-packages)"
     r"|^<frozen "
 )
-"""Files of the shell that runs a cell, of JAX, and of Python's own modules: their lines are not the user's."""
+"""Files of the shell that runs a cell, of JAX, and of Python's own modules.
+
+Their lines are not the user's.
+"""
 
 
 _NAMED_CELL = re.compile(r"^In \[(\d+)\]$")
 
 
 def place_text(file: str, line: int) -> str:
-    """A Python line; a notebook's cell is called as the notebook calls it, `In [3]:6`, and `cell:6` where it is of another session."""
+    """A Python location as "file:line".
+
+    A notebook's cell has the name that the notebook shows, `In [3]:6`; `cell:6` if it is of another
+    session.
+    """
     if not file:
         return ""
     return f"{(cell_name(file) or 'cell') if _is_cell(file) else file}:{line}"
 
 
 def cell_name(file: str) -> str:
-    """What this session calls the cell that its kernel keeps in a file: "In [3]"; "" of any other file."""
+    """The name in this session of the cell that the kernel keeps in a file: "In [3]".
+
+    "" for any other file.
+    """
     shell = _shell()
     known = shell.compile.format_code_name(file) if shell is not None else None
     return known[1].replace("In[", "In [") if known is not None else ""
 
 
 def source_text(file: str, line: int) -> str:
-    """The text of a Python line, without its indentation; "" where it is not known, or where the file is not Python."""
+    """The text of a Python line without indentation; "" if unknown or not a Python file."""
     if found := _NAMED_CELL.match(file):
         history = getattr(_shell(), "history_manager", None)
         cells = history.input_hist_raw if history is not None else []
@@ -50,13 +60,17 @@ def source_text(file: str, line: int) -> str:
 
 
 def _shell() -> Any:
-    """IPython's shell where code runs in one; IPython is not imported for it."""
+    """IPython's shell, if code runs in one; does not import IPython."""
     ipython = sys.modules.get("IPython")
     return ipython.get_ipython() if ipython is not None else None
 
 
 def users_frames(stack: Sequence[StackFrame]) -> tuple[StackFrame, ...]:
-    """The frames of a stack, innermost first, without those of the shell, of JAX and of Python's own modules, nor of what ran a notebook's cell; all where there are no others."""
+    """The user's frames of a stack, innermost first.
+
+    Frames of the shell, JAX and Python's own modules, and those that ran a notebook's cell, are
+    left out; all frames are returned if there are no others.
+    """
     of_cells = [n for n, f in enumerate(stack) if f.function == "<module>" and _is_cell(f.file)]
     inside = stack[: of_cells[0] + 1] if of_cells else stack
     return tuple(f for f in inside if not _is_of_library(f.file)) or tuple(stack)

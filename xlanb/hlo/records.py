@@ -1,6 +1,7 @@
-"""Frozen snapshots of instructions, computations and modules: what observers and views read instead of the live IR.
+"""Frozen snapshots of instructions, computations and modules.
 
-A record is shared with the snapshot before where nothing changed, so `before is after` says whether anything did.
+Observers and views read them instead of the live IR. An unchanged record is shared with the
+snapshot before, so `before is after` says whether anything changed.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ print_module: Final[Hook[[ModuleRecord], str]] = Hook("hlo.print_module")
 
 @dataclass(frozen=True)
 class ComputationName:
-    """Stands for a computation in a record's attributes."""
+    """A computation's name in a record's attributes."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class InstructionRecord(Displayable):
-    """One instruction as it was. Attribute values are the live ones', computations replaced by `ComputationName`s.
+    """A snapshot of one instruction.
 
-    `uid` follows the live instruction through renaming; it is 0 for what was read from a file.
+    Attribute values are the live ones', with computations replaced by `ComputationName`s. `uid`
+    identifies the live instruction across renaming; it is 0 for records that were read from a file.
     """
 
     name: str
@@ -56,7 +58,11 @@ class InstructionRecord(Displayable):
 
     @classmethod
     def of(cls, fields: dict[str, Any]) -> InstructionRecord:
-        """A record of all of its fields by name: a compilation that is watched makes tens of thousands, and a frozen dataclass sets each field by a call."""
+        """A record of all its fields by name.
+
+        An observed compilation makes tens of thousands, and a frozen dataclass sets each field by a
+        call.
+        """
         new = object.__new__(cls)
         object.__setattr__(new, "__dict__", fields)
         return new
@@ -86,7 +92,7 @@ class InstructionRecord(Displayable):
 
 @dataclass(frozen=True)
 class ComputationRecord(Displayable):
-    """One computation as it was; instructions in the order in which XLA prints them."""
+    """A snapshot of one computation; instructions are in the order in which XLA prints them."""
 
     name: str
     instructions: tuple[InstructionRecord, ...]
@@ -101,10 +107,15 @@ class ComputationRecord(Displayable):
 
 @dataclass(frozen=True)
 class ModuleRecord(Displayable):
-    """One module as it was; computations in the order in which XLA prints them, `entry` the entry's name.
+    """A snapshot of one module; computations are in the order in which XLA prints them.
 
-    `header` holds the module's own attributes in XLA's text form, in order; `tables` the stack frame tables, verbatim; `host_callbacks` the functions of this process that it calls,
-    `calling` its calling convention, `spmd_shardings` how the whole program's arguments and result lie on the devices (see HloModule).
+    Attributes:
+        entry: the name of the entry computation.
+        header: the module's own attributes in XLA's text form, in order.
+        tables: the stack frame tables, verbatim.
+        host_callbacks: the functions of this process that it calls.
+        calling: its calling convention.
+        spmd_shardings: how the whole program's arguments and result are sharded (see HloModule).
     """
 
     name: str
@@ -133,7 +144,7 @@ class ModuleRecord(Displayable):
 
     @cached_property
     def instruction_count(self) -> int:
-        """Instructions in all computations."""
+        """The number of instructions in all computations."""
         return sum(len(c.instructions) for c in self.computations)
 
     def __str__(self) -> str:

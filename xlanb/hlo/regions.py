@@ -1,4 +1,4 @@
-"""The small computations over scalars that reductions, scatters and sorts call."""
+"""Small computations over scalars that reductions, scatters and sorts call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Cache = dict[tuple[object, ...], HloComputation]
 
 
 def binary_region(module: HloModule, cache: Cache, opcode: HloOpcode, kind: PrimitiveType) -> HloComputation:
-    """`opcode` of two scalars, made once for each key of `cache`."""
+    """`opcode` of two scalars, created once per key of `cache`."""
     key = (opcode, kind)
     made = cache.get(key)
     if made is None:
@@ -27,7 +27,7 @@ def binary_region(module: HloModule, cache: Cache, opcode: HloOpcode, kind: Prim
 
 
 def comparator(module: HloModule, cache: Cache, direction: str, kinds: Sequence[PrimitiveType]) -> HloComputation:
-    """A comparison of the first of several arrays' elements: two parameters for each array, the pairs in order.
+    """Compare by the first of several arrays; two parameters per array, the pairs in order.
 
     Floats compare in total order, as sorting needs (NaN last, -0 before +0).
     """
@@ -46,7 +46,7 @@ def comparator(module: HloModule, cache: Cache, direction: str, kinds: Sequence[
 
 
 def second_of_two(module: HloModule, cache: Cache, kind: PrimitiveType) -> HloComputation:
-    """The second of two scalars, made once for each key of `cache`: what overwrites gives."""
+    """Return the second of two scalars, to overwrite; created once per key of `cache`."""
     key = ("second", kind)
     made = cache.get(key)
     if made is None:

@@ -1,4 +1,7 @@
-"""Replica groups of a collective as lists of device numbers, from any of XLA's three texts (xla/hlo/ir/replica_group.h)."""
+"""Replica groups of a collective as lists of device numbers, from any of XLA's three texts.
+
+Source: xla/hlo/ir/replica_group.h.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,10 @@ Devices = npt.NDArray[np.int64]
 
 @lru_cache(maxsize=1024)
 def replica_groups(text: str) -> tuple[tuple[int, ...], ...]:
-    """The groups of `{{0,1},{2,3}}`, `[2,2]<=[4]` or `mesh['x'=2,'y'=2] {'y'}`, in XLA's order; none for `{}`: all are one group.
+    """The groups in any of XLA's texts, in XLA's order; none for `{}`, where all form one group.
 
+    >>> replica_groups("{{0,1},{2,3}}")
+    ((0, 1), (2, 3))
     >>> replica_groups("[2,2]<=[2,2]T(1,0)")
     ((0, 2), (1, 3))
     >>> replica_groups("mesh['x'=2,'y'=2] {'y'}")
@@ -37,7 +42,7 @@ def replica_groups(text: str) -> tuple[tuple[int, ...], ...]:
 
 
 def iota(text: str) -> Devices:
-    """The device numbers of `[4,2]T(1,0)`: counted up in the first shape, then transposed."""
+    """The device numbers of `[4,2]T(1,0)`: an iota of the first shape, then transposed."""
     found = _IOTA.match(text)
     if found is None:
         raise ValueError(f"expected an iota as [4,2]T(1,0), not {text!r}")
@@ -47,7 +52,7 @@ def iota(text: str) -> Devices:
 
 
 def _groups_along_axes(text: str) -> Devices:
-    """The devices of a mesh, those of one group along the last dimension."""
+    """The devices of a mesh, with those of one group along the last dimension."""
     mesh, _, axes = text.rpartition(" {")
     sizes = {name: int(size) for name, size in _MESH_AXIS.findall(mesh)}
     pieces = _pieces(sizes, _GROUP_AXIS.findall(axes))
@@ -60,9 +65,10 @@ def _groups_along_axes(text: str) -> Devices:
 
 
 def _pieces(sizes: dict[str, int], axes: list[Any]) -> dict[str, list[tuple[int, int]]]:
-    """Each axis of the mesh cut where a sub-axis begins or ends: the size of each piece and its rank in the group, -1 where it is in none.
+    """Each axis of the mesh split at its sub-axes: (size, rank in the group or -1) per piece.
 
-    XLA goes through the axes of the mesh in their order and takes the group's axes of each as the text lists them.
+    XLA goes through the axes of the mesh in order, and through the group's axes of each in text
+    order.
     """
     cut: dict[str, list[tuple[int, int]]] = {}
     for number, (name, size) in enumerate(sizes.items()):

@@ -1,4 +1,7 @@
-"""Special functions as formulas over elementary ones (xla/hlo/builder/lib/math.cc names the methods), of single or double precision."""
+"""Special functions as formulas over elementary ones, in single or double precision.
+
+xla/hlo/builder/lib/math.cc names the methods.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ _LANCZOS = (
     9.984369578019570859563e-6, 1.50563273514931155834e-7,
 )  # fmt: skip
 
-# Chebyshev coefficients for exp(-|x|) I0(x) and exp(-|x|) I1(x) (Cephes, i0.c and i1.c): first for |x| <= 8, then for larger
+# Chebyshev coefficients for exp(-|x|) I0(x) and exp(-|x|) I1(x) (Cephes, i0.c and i1.c), first for
+# |x| <= 8, then for larger |x|
 _I0_NEAR = (
     -4.41534164647933937950e-18, 3.33079451882223809783e-17, -2.43127984654795469359e-16, 1.71539128555513303061e-15,
     -1.16853328779934516808e-14, 7.67618549860493561688e-14, -4.85644678311192946090e-13, 2.95505266312963983461e-12,
@@ -62,7 +66,7 @@ _I1_FAR = (
 )  # fmt: skip
 
 
-# Cephes, ndtrf.c: erfc of |x| >= 1 in single precision, and its kin in double precision (ndtr.c)
+# Cephes, ndtrf.c: erfc of |x| >= 1 in single precision, and in double precision (ndtr.c)
 _ERFC_MIDDLE = (
     2.326819970068386e-2, -1.387039388740657e-1, 3.687424674597105e-1, -5.824733027278666e-1, 6.210004621745983e-1,
     -4.944515323274145e-1, 3.404879937665872e-1, -2.741127028184656e-1, 5.638259427386472e-1,
@@ -72,7 +76,8 @@ _ERFC_FAR = (
     4.218463358204948e-1, -2.820767439740514e-1, 5.641895067754075e-1,
 )  # fmt: skip
 _DOUBLE_P = (
-    2.46196981473530512524e-10, 5.64189564831068821977e-1, 7.46321056442269912687, 4.86371970985681366614e1, 1.96520832956077098242e2,
+    2.46196981473530512524e-10, 5.64189564831068821977e-1, 7.46321056442269912687,
+    4.86371970985681366614e1, 1.96520832956077098242e2,
     5.26445194995477358631e2, 9.34528527171957607540e2, 1.02755188689515710272e3, 5.57535335369399327526e2,
 )  # fmt: skip
 _DOUBLE_Q = (
@@ -80,15 +85,18 @@ _DOUBLE_Q = (
     1.82390916687909736289e3, 2.24633760818710981792e3, 1.65666309194161350182e3, 5.57535340817727675546e2,
 )  # fmt: skip
 _DOUBLE_R = (
-    5.64189583547755073984e-1, 1.27536670759978104416, 5.01905042251180477414, 6.16021097993053585195, 7.40974269950448939160,
+    5.64189583547755073984e-1, 1.27536670759978104416, 5.01905042251180477414,
+    6.16021097993053585195, 7.40974269950448939160,
     2.97886665372100240670,
 )  # fmt: skip
 _DOUBLE_S = (
-    1.0, 2.26052863220117276590, 9.39603524938001434673, 1.20489539808096656605e1, 1.70814450747565897222e1, 9.60896809063285878198,
+    1.0, 2.26052863220117276590, 9.39603524938001434673, 1.20489539808096656605e1,
+    1.70814450747565897222e1, 9.60896809063285878198,
     3.36907645100081516050,
 )  # fmt: skip
 
-# Giles, "Approximating the erfinv function" (2010), single precision: polynomials in w = -log((1 - x)(1 + x)), highest power first.
+# Giles, "Approximating the erfinv function" (2010), single precision: polynomials in w = -log((1 -
+# x)(1 + x)), highest power first
 _CENTRAL = (
     2.81022636e-08,
     3.43273939e-07,
@@ -113,32 +121,43 @@ _TAIL = (
 )
 
 
-# The same in double precision, for w < 6.25, w < 16 and above, of w - 3.125, sqrt w - 3.25 and sqrt w - 5 (Giles, 2012)
+# Double precision (Giles, 2012): polynomials in w - 3.125 for w < 6.25, sqrt w - 3.25 for w < 16,
+# and sqrt w - 5 above
 _WIDE: tuple[tuple[float, ...], ...] = (
     (
-        -3.6444120640178196996e-21, -1.685059138182016589e-19, 1.2858480715256400167e-18, 1.115787767802518096e-17, -1.333171662854620906e-16,
-        2.0972767875968561637e-17, 6.6376381343583238325e-15, -4.0545662729752068639e-14, -8.1519341976054721522e-14, 2.6335093153082322977e-12,
-        -1.2975133253453532498e-11, -5.4154120542946279317e-11, 1.051212273321532285e-09, -4.1126339803469836976e-09, -2.9070369957882005086e-08,
-        4.2347877827932403518e-07, -1.3654692000834678645e-06, -1.3882523362786468719e-05, 0.0001867342080340571352, -0.00074070253416626697512,
+        -3.6444120640178196996e-21, -1.685059138182016589e-19, 1.2858480715256400167e-18,
+        1.115787767802518096e-17, -1.333171662854620906e-16,
+        2.0972767875968561637e-17, 6.6376381343583238325e-15, -4.0545662729752068639e-14,
+        -8.1519341976054721522e-14, 2.6335093153082322977e-12,
+        -1.2975133253453532498e-11, -5.4154120542946279317e-11, 1.051212273321532285e-09,
+        -4.1126339803469836976e-09, -2.9070369957882005086e-08,
+        4.2347877827932403518e-07, -1.3654692000834678645e-06, -1.3882523362786468719e-05,
+        0.0001867342080340571352, -0.00074070253416626697512,
         -0.0060336708714301490533, 0.24015818242558961693, 1.6536545626831027356,
     ),
     (
-        2.2137376921775787049e-09, 9.0756561938885390979e-08, -2.7517406297064545428e-07, 1.8239629214389227755e-08, 1.5027403968909827627e-06,
-        -4.013867526981545969e-06, 2.9234449089955446044e-06, 1.2475304481671778723e-05, -4.7318229009055733981e-05, 6.8284851459573175448e-05,
-        2.4031110387097893999e-05, -0.0003550375203628474796, 0.00095328937973738049703, -0.0016882755560235047313, 0.0024914420961078508066,
+        2.2137376921775787049e-09, 9.0756561938885390979e-08, -2.7517406297064545428e-07,
+        1.8239629214389227755e-08, 1.5027403968909827627e-06,
+        -4.013867526981545969e-06, 2.9234449089955446044e-06, 1.2475304481671778723e-05,
+        -4.7318229009055733981e-05, 6.8284851459573175448e-05,
+        2.4031110387097893999e-05, -0.0003550375203628474796, 0.00095328937973738049703,
+        -0.0016882755560235047313, 0.0024914420961078508066,
         -0.0037512085075692412107, 0.005370914553590063617, 1.0052589676941592334, 3.0838856104922207635,
     ),
     (
-        -2.7109920616438573243e-11, -2.5556418169965252055e-10, 1.5076572693500548083e-09, -3.7894654401267369937e-09, 7.6157012080783393804e-09,
-        -1.4960026627149240478e-08, 2.9147953450901080826e-08, -6.7711997758452339498e-08, 2.2900482228026654717e-07, -9.9298272942317002539e-07,
-        4.5260625972231537039e-06, -1.9681778105531670567e-05, 7.5995277030017761139e-05, -0.00021503011930044477347, -0.00013871931833623122026,
+        -2.7109920616438573243e-11, -2.5556418169965252055e-10, 1.5076572693500548083e-09,
+        -3.7894654401267369937e-09, 7.6157012080783393804e-09,
+        -1.4960026627149240478e-08, 2.9147953450901080826e-08, -6.7711997758452339498e-08,
+        2.2900482228026654717e-07, -9.9298272942317002539e-07,
+        4.5260625972231537039e-06, -1.9681778105531670567e-05, 7.5995277030017761139e-05,
+        -0.00021503011930044477347, -0.00013871931833623122026,
         1.0103004648645343977, 4.8499064014085844221,
     ),
 )  # fmt: skip
 
 
 def filled(b: HloBuilder, like: HloInstruction, value: float) -> HloInstruction:
-    """A constant repeated to the shape of `like`, of its element type."""
+    """A constant broadcast to the shape of `like`, in its element type."""
     scalar = b.constant(np.asarray(value).astype(like.array_shape.dtype))
     return b.broadcast_in_dim(scalar, like.array_shape.dimensions, ())
 
@@ -158,12 +177,16 @@ def _lanczos(b: HloBuilder, z: HloInstruction) -> tuple[HloInstruction, HloInstr
 
 
 def lgamma(b: HloBuilder, x: HloInstruction) -> HloInstruction:
-    """The logarithm of |gamma(x)|; below 1/2 by reflection, log(pi / |sin(pi x)|) less that of 1 - x."""
+    """log |gamma(x)|.
+
+    Below 1/2 by reflection: log(pi / |sin(pi x)|) - lgamma(1 - x).
+    """
     reflected = b.compare(x, filled(b, x, 0.5), "LT")
     z = b.select(reflected, b.negate(x), b.subtract(x, filled(b, x, 1)))
     series, _ = _lanczos(b, z)
     t = b.add(z, filled(b, z, _LANCZOS_G + 0.5))
-    # log t as log(g + 1/2) + log1p(z / (g + 1/2)), and one product, keep what large terms would cancel
+    # log t as log(g + 1/2) + log1p(z / (g + 1/2)), and one product, avoid cancellation of large
+    # terms
     log_t = b.add(filled(b, z, math.log(_LANCZOS_G + 0.5)), b.log1p(b.divide(z, filled(b, z, _LANCZOS_G + 0.5))))
     log_y = b.add(
         b.add(
@@ -174,7 +197,7 @@ def lgamma(b: HloBuilder, x: HloInstruction) -> HloInstruction:
     )
     size = b.abs(x)
     fraction = b.subtract(size, b.floor(size))
-    # sin(pi f) has its symmetry about 1/2
+    # sin(pi f) is symmetric about 1/2
     near = b.select(b.compare(fraction, filled(b, x, 0.5), "GT"), _minus(b, 1, fraction), fraction)
     log_sine = b.log(b.sin(b.multiply(near, filled(b, x, math.pi))))
     mirrored = b.subtract(_minus(b, math.log(math.pi), log_sine), log_y)
@@ -185,14 +208,17 @@ def lgamma(b: HloBuilder, x: HloInstruction) -> HloInstruction:
 
 
 def digamma(b: HloBuilder, x: HloInstruction) -> HloInstruction:
-    """The derivative of lgamma; below 1/2 by reflection, that of 1 - x less pi / tan(pi x); NaN at 0, -1, -2, ..."""
+    """The derivative of lgamma; NaN at 0, -1, -2, ...
+
+    Below 1/2 by reflection: digamma(1 - x) - pi / tan(pi x).
+    """
     reflected = b.compare(x, filled(b, x, 0.5), "LT")
     z = b.select(reflected, b.negate(x), b.subtract(x, filled(b, x, 1)))
     series, slope = _lanczos(b, z)
     t = b.add(z, filled(b, z, _LANCZOS_G + 0.5))
     log_t = b.add(filled(b, z, math.log(_LANCZOS_G + 0.5)), b.log1p(b.divide(z, filled(b, z, _LANCZOS_G + 0.5))))
     y = b.subtract(b.add(log_t, b.divide(slope, series)), b.divide(filled(b, z, _LANCZOS_G), t))
-    # what of x is beyond the nearest integer: the tangent has period 1
+    # the offset of x from the nearest integer: the tangent has period 1
     part = b.multiply(b.add(x, b.abs(b.floor(b.add(x, filled(b, x, 0.5))))), filled(b, x, math.pi))
     mirrored = b.subtract(y, b.divide(b.multiply(filled(b, x, math.pi), b.cos(part)), b.sin(part)))
     pole = b.and_(b.compare(x, filled(b, x, 0), "LE"), b.compare(x, b.floor(x), "EQ"))
@@ -200,7 +226,7 @@ def digamma(b: HloBuilder, x: HloInstruction) -> HloInstruction:
 
 
 def _chebyshev(b: HloBuilder, x: HloInstruction, coefficients: Sequence[float]) -> HloInstruction:
-    """Clenshaw's recurrence, the highest coefficient first, the last halved."""
+    """Clenshaw's recurrence, highest coefficient first, last one halved."""
     b0, b1, b2 = (filled(b, x, 0) for _ in range(3))
     for c in coefficients:
         b2, b1 = b1, b0
@@ -211,7 +237,7 @@ def _chebyshev(b: HloBuilder, x: HloInstruction, coefficients: Sequence[float]) 
 def _bessel(
     b: HloBuilder, x: HloInstruction, near: Sequence[float], far: Sequence[float]
 ) -> tuple[HloInstruction, HloInstruction]:
-    """The approximations of exp(-|x|) I(x) for |x| up to 8 and beyond."""
+    """The approximations of exp(-|x|) I(x), for |x| up to 8 and for larger |x|."""
     size = b.abs(x)
     inside = _chebyshev(b, b.subtract(b.multiply(size, filled(b, x, 0.5)), filled(b, x, 2)), near)
     outside = b.divide(_chebyshev(b, b.subtract(b.divide(filled(b, x, 32), size), filled(b, x, 2)), far), b.sqrt(size))
@@ -233,7 +259,7 @@ def bessel_i1e(b: HloBuilder, x: HloInstruction) -> HloInstruction:
 
 
 def _polynomial(b: HloBuilder, x: HloInstruction, coefficients: Sequence[float]) -> HloInstruction:
-    """Horner's rule, the highest power first."""
+    """Horner's rule, highest power first."""
     total = filled(b, x, coefficients[0])
     for c in coefficients[1:]:
         total = b.add(b.multiply(total, x), filled(b, x, c))
@@ -241,7 +267,10 @@ def _polynomial(b: HloBuilder, x: HloInstruction, coefficients: Sequence[float])
 
 
 def erfc(b: HloBuilder, x: HloInstruction) -> HloInstruction:
-    """1 - erf(x) for |x| < 1; beyond, exp(-x^2) times an approximation, so that small values keep their digits."""
+    """1 - erf(x).
+
+    For |x| >= 1 it is exp(-x^2) times an approximation, so that small values keep their precision.
+    """
     size = b.abs(x)
     bell = b.exp(b.negate(b.multiply(x, x)))
     if x.array_shape.element_type is PrimitiveType.F64:
@@ -260,7 +289,7 @@ def erfc(b: HloBuilder, x: HloInstruction) -> HloInstruction:
 
 
 def _erf_inv_polynomial(b: HloBuilder, t: HloInstruction, coefficients: Sequence[float]) -> HloInstruction:
-    """Horner's rule, the highest power first."""
+    """Horner's rule, highest power first."""
     result = filled(b, t, coefficients[0])
     for c in coefficients[1:]:
         result = b.add(filled(b, t, c), b.multiply(result, t))
@@ -281,7 +310,7 @@ def _erf_inv_wide(b: HloBuilder, x: HloInstruction) -> HloInstruction:
 
 
 def erf_inv(b: HloBuilder, x: HloInstruction) -> HloInstruction:
-    """The inverse of the error function: of double precision to double precision, else to single."""
+    """The inverse of the error function, in double precision for f64, else in single precision."""
     if x.array_shape.element_type is PrimitiveType.F64:
         return _erf_inv_wide(b, x)
     w = b.unary(HloOpcode.NEGATE, b.unary(HloOpcode.LOG_PLUS_ONE, b.unary(HloOpcode.NEGATE, b.multiply(x, x))))

@@ -1,7 +1,8 @@
-"""The tables that stack_frame_id points into: files, functions, places in them, and frames with the frame that called them.
+"""The tables that stack_frame_id refers to: files, functions, locations, and frames.
 
-A module keeps only the frames that its instructions need, each once, numbered in the order in which the instructions name them
-(HloModule::CanonicalizeStackFrameIds in xla/hlo/ir/hlo_module.cc).
+A frame names a location and its caller's frame. A module keeps only the frames that its
+instructions need, each once, numbered in the order in which the instructions name them.
+Source: HloModule::CanonicalizeStackFrameIds in xla/hlo/ir/hlo_module.cc.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ _Key = TypeVar("_Key")
 
 LOCATION = ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column")
 FRAME = ("file_location_id", "parent_frame_id")
-"""Fields of a row, in XLA's order. All ids count from 1; in a frame, parent 1 means none, n + 1 is
-frame n.
+"""Fields of a frame, in XLA's order.
+
+All ids count from 1. In a frame, parent 1 means none, n + 1 is frame n.
 """
 
 
 @dataclass(slots=True)
 class StackFrames:
-    """The four tables, a row each; row n has the id n + 1."""
+    """The four tables; row n has the id n + 1."""
 
     files: dict[str, int] = field(default_factory=dict)
     functions: dict[str, int] = field(default_factory=dict)
@@ -33,7 +35,7 @@ class StackFrames:
     frames: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     def text(self) -> str:
-        """XLA's text; "" where there is no frame."""
+        """XLA's text; "" if there are no frames."""
         if not self.frames:
             return ""
         lines = ["FileNames", *_names(self.files), "", "FunctionNames", *_names(self.functions)]
@@ -66,7 +68,7 @@ def _id(table: dict[_Key, int], key: _Key) -> int:
 
 @dataclass(slots=True)
 class GivenFrames:
-    """The tables as a text gives them: lists, in which rows may come twice or be of no use."""
+    """The tables as parsed: lists that may have duplicate or unused rows."""
 
     files: list[str]
     functions: list[str]
@@ -74,7 +76,10 @@ class GivenFrames:
     frames: list[tuple[int, ...]]
 
     def intern(self, instructions: Iterable[HloInstruction]) -> StackFrames:
-        """The frames that the instructions need; their metadata is rewritten to name them by their new numbers, 0 where theirs leads nowhere."""
+        """The frames that the instructions need, renumbered.
+
+        Their metadata is updated to the new numbers, 0 if a frame is not valid.
+        """
         out = StackFrames()
         known: dict[int, int] = {0: 0}
         read: dict[int, StackFrame] = {}
@@ -86,7 +91,10 @@ class GivenFrames:
         return out
 
     def resolve(self, instructions: Iterable[HloInstruction]) -> None:
-        """Give the metadata of the instructions the frames that they name; the numbers stay. A frame that leads nowhere is none."""
+        """Add the frames that instructions name to their metadata; the numbers stay.
+
+        A frame that is not valid is left out.
+        """
         known: dict[int, int] = {0: 0}
         out = StackFrames()
         read: dict[int, StackFrame] = {}
@@ -96,7 +104,7 @@ class GivenFrames:
                 i.metadata = replace(i.metadata, frame=self._read(number, read))
 
     def _read(self, number: int, read: dict[int, StackFrame]) -> StackFrame | None:
-        """A frame that `_add` took, with those that called it."""
+        """A frame that `_add` accepted, with its callers."""
         path = []
         while number and number not in read:
             path.append(number)

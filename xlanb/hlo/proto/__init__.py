@@ -1,4 +1,4 @@
-"""HloModuleProto, XLA's binary form of a module, in and out; no TensorFlow, no generated code."""
+"""Read and write HloModuleProto, XLA's binary form of a module, without TensorFlow."""
 
 from xlanb.hlo.module import read_proto, write_proto
 from xlanb.hlo.proto.reader import from_proto

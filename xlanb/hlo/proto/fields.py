@@ -1,7 +1,9 @@
-"""Which fields of an HloInstructionProto hold which attribute of the table in opcode.py (hlo_instructions.cc: ToProtoImpl, CreateFromProto).
+"""Which fields of an HloInstructionProto hold which attribute of the table in opcode.py.
 
-A codec writes an attribute's value into the message and reads it back; it reads None where the message does not say it. Called computations and what stands in
-fields of its own for every opcode (shape, operands, metadata, ...) are the writer's and the reader's business.
+A codec writes an attribute's value into the message and reads it back; it reads None if the message
+does not have it. Called computations, and facts with a field for every opcode (shape, operands,
+metadata, ...), are handled by writer and reader.
+Source: hlo_instructions.cc: ToProtoImpl, CreateFromProto.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ class Codec:
 
 
 def _plain(path: str, *, always: bool = False) -> Codec:
-    """A scalar field, `a.b` one of a message in the message; where not `always`, its zero says nothing."""
+    """A scalar field, or `a.b` for one of a nested message; 0 is absent unless `always`."""
     outer, _, name = path.rpartition(".")
 
     def write(proto: Message, value: Any, _: HloInstruction) -> None:
@@ -62,7 +64,7 @@ def _ints(path: str, *, always: bool = False) -> Codec:
 
 
 def _words(path: str, words: Sequence[str], what: str) -> Codec:
-    """An enum, its words by number."""
+    """An enum, with its keywords by number."""
     plain = _plain(path, always=True)
 
     def read(proto: Message, shapes: Sequence[Shape]) -> str:
@@ -75,7 +77,7 @@ def _words(path: str, words: Sequence[str], what: str) -> Codec:
 
 
 def _bytes(name: str) -> Codec:
-    """Text that may hold bytes that are not UTF-8."""
+    """Text that may contain bytes that are not UTF-8."""
     return Codec(
         lambda proto, value, _: setattr(proto, name, value.encode("utf-8", "surrogateescape")),
         lambda proto, _: getattr(proto, name).decode("utf-8", "surrogateescape") or None,
@@ -83,7 +85,7 @@ def _bytes(name: str) -> Codec:
 
 
 def _first(name: str) -> Codec:
-    """One integer in a repeated field."""
+    """An integer in a repeated field."""
     return Codec(
         lambda proto, value, _: getattr(proto, name).append(value),
         lambda proto, _: getattr(proto, name)[0] if getattr(proto, name) else None,
@@ -106,13 +108,18 @@ CODECS: dict[str, Codec] = {
     **{
         name: _plain(name)
         for name in (
-            "channel_id constrain_layout use_global_device_ids async_execution_thread is_composite custom_call_has_side_effect "
-            "is_host_transfer is_stable is_reverse indices_are_sorted unique_indices has_dynamic_root feature_group_count batch_group_count"
+            "channel_id constrain_layout use_global_device_ids async_execution_thread is_composite "
+            "custom_call_has_side_effect "
+            "is_host_transfer is_stable is_reverse indices_are_sorted unique_indices "
+            "has_dynamic_root feature_group_count batch_group_count"
         ).split()
     },
     **{
         name: _plain(name, always=True)
-        for name in "custom_call_target epsilon feature_index delta exponent_bits mantissa_bits num_carries k largest parameter_number".split()
+        for name in (
+            "custom_call_target epsilon feature_index delta exponent_bits mantissa_bits "
+            "num_carries k largest parameter_number"
+        ).split()
     },
     "index": _plain("tuple_index", always=True),
     "direction": _plain("comparison_direction"),
@@ -170,7 +177,7 @@ CODECS: dict[str, Codec] = {
     ),
     "api_version": _words(
         "custom_call_api_version",
-        # 0 is what old messages have: the original one.
+        # Old messages have 0, the original version.
         (
             "API_VERSION_ORIGINAL",
             "API_VERSION_ORIGINAL",
@@ -230,14 +237,15 @@ OWN_CODECS: dict[tuple[HloOpcode, str], Codec] = {
     (HloOpcode.RAGGED_DOT, "lhs_ragged_dims"): _ints(f"{_RAGGED}.lhs_ragged_dimensions"),
     (HloOpcode.RAGGED_DOT, "rhs_group_dims"): _ints(f"{_RAGGED}.rhs_group_dimensions"),
 }
-"""Where one opcode keeps an attribute elsewhere than others do."""
+"""Codecs of opcodes that keep an attribute in another field than others do."""
 
 COMPUTATION_KINDS = ("computation", "computations")
-_ELSEWHERE = ("group_mode", "comparison_order")  # the parser and the codec of `type` make a type of an order
+# the parser and the codec of `type` convert an order to a type
+_ELSEWHERE = ("group_mode", "comparison_order")
 
 
 def codecs(opcode: HloOpcode) -> list[tuple[Attribute, Codec]]:
-    """The rows of an opcode that a message's own fields hold, with their codecs."""
+    """The attributes of an opcode that a message's own fields hold, with their codecs."""
     return _BY_OPCODE[opcode]
 
 

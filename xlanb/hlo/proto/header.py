@@ -1,4 +1,7 @@
-"""The attributes of the `HloModule` line between text and message (hlo_module.cc, hlo_input_output_alias_config.cc)."""
+"""Convert the attributes of the `HloModule` line between text and message.
+
+Source: hlo_module.cc, hlo_input_output_alias_config.cc.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,14 @@ WITHOUT_FIELD = (
     "allow_spmd_sharding_propagation_to_parameters",
     "allow_spmd_sharding_propagation_to_output",
 )
-"""Header attributes that XLA keeps in the module's configuration, not in its message: a round trip through the message loses them, as it does in XLA."""
+"""Header attributes that XLA keeps in the module's configuration, not in its message.
+
+A round trip through the message loses them, as in XLA.
+"""
 
 
 def alias_to_proto(text: str, module: Message) -> None:
-    """`{ {0}: (1, {}, may-alias) }` into `input_output_alias`."""
+    """Write `{ {0}: (1, {}, may-alias) }` to `input_output_alias`."""
     cursor = Cursor(text)
     cursor.expect("{")
     while not cursor.at("}"):
@@ -51,10 +57,11 @@ def alias_to_proto(text: str, module: Message) -> None:
 
 
 def alias_from_proto(module: Message) -> str:
-    """The text of `input_output_alias`, sorted by output index; "" where there is none."""
+    """The text of `input_output_alias`, sorted by output index; "" if there is none."""
     rows = sorted(module.input_output_alias.entries, key=lambda e: tuple(e.output_shape_index))
     texts = [
-        f"{index_text(tuple(e.output_shape_index))}: ({e.parameter_number}, {index_text(tuple(e.parameter_shape_index))}, "
+        f"{index_text(tuple(e.output_shape_index))}: ({e.parameter_number}, "
+        f"{index_text(tuple(e.parameter_shape_index))}, "
         f"{'must-alias' if e.kind == _ALIAS_KINDS.index('must-alias') else 'may-alias'})"
         for e in rows
     ]
@@ -62,7 +69,7 @@ def alias_from_proto(module: Message) -> str:
 
 
 def donor_to_proto(text: str, module: Message) -> None:
-    """`{ (1, {}) }` into `buffer_donor`."""
+    """Write `{ (1, {}) }` to `buffer_donor`."""
     cursor = Cursor(text)
     cursor.expect("{")
     while not cursor.at("}"):
@@ -76,26 +83,27 @@ def donor_to_proto(text: str, module: Message) -> None:
 
 
 def donor_from_proto(module: Message) -> str:
-    """The text of `buffer_donor`; "" where there is none."""
+    """The text of `buffer_donor`; "" if there is none."""
     rows = sorted({(e.parameter_number, tuple(e.parameter_shape_index)) for e in module.buffer_donor.entries})
     return "{ " + ", ".join(f"({n}, {index_text(i)})" for n, i in rows) + " }" if rows else ""
 
 
 def frontend_header_to_proto(text: str, module: Message) -> None:
-    """`{a="1"}` into `frontend_attributes`."""
+    """Write `{a="1"}` to `frontend_attributes`."""
     frontend_to_proto(parse_frontend_attributes(Cursor(text)), module.frontend_attributes)
 
 
 def frontend_header_from_proto(module: Message) -> str:
-    """The text of `frontend_attributes`; "" where there are none."""
+    """The text of `frontend_attributes`; "" if there are none."""
     pairs = frontend_from_proto(module.frontend_attributes)
     return frontend_attributes_text(pairs) if pairs else ""
 
 
 def recovery_to_proto(text: str, module: Message, nested: Callable[[str], Message]) -> None:
-    """The text of an origin_recovery_table into `original_value_recovery_table`; `nested` makes the message of a module's text.
+    """Write the text of an origin_recovery_table to `original_value_recovery_table`.
 
-    Read line by line: XLA prints the modules in it indented and between quotes, but escapes nothing in them (before 0.12).
+    `nested` makes the message of a module's text. The text is read line by line: XLA prints the
+    modules in it indented and between quotes, but escapes nothing in them (before 0.12).
     """
     lines = iter(text.splitlines()[1:-1])
     for line in lines:
@@ -111,7 +119,7 @@ def recovery_to_proto(text: str, module: Message, nested: Callable[[str], Messag
 
 
 def recovery_from_proto(module: Message, nested: Callable[[Message], str]) -> str:
-    """The text of `original_value_recovery_table`; "" where it is empty."""
+    """The text of `original_value_recovery_table`; "" if it is empty."""
     rows: dict[str, str] = {}
     for row in module.original_value_recovery_table.entries:
         old = original_array_text(row.old_original_array)
@@ -123,7 +131,7 @@ def recovery_from_proto(module: Message, nested: Callable[[Message], str]) -> st
 
 
 def debug_attributes_to_proto(text: str, module: Message) -> None:
-    """The text of `debug_attributes` into the field of that name: a row a line."""
+    """Write the text of `debug_attributes` to that field, one entry per line."""
     for line in text.splitlines()[1:-1]:
         cursor = Cursor(line)
         row = module.debug_attributes.add()
@@ -142,7 +150,7 @@ _DEBUG = re.compile(r"\{([^{}]*)\}")
 
 
 def debug_attributes_from_proto(module: Message) -> str:
-    """The text of `debug_attributes`; "" where there are none.
+    """The text of `debug_attributes`; "" if there are none.
 
     Raises:
         HloParseError: a log mode is unknown.

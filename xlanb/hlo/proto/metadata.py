@@ -32,7 +32,7 @@ def metadata_to_proto(metadata: OpMetadata) -> Message:
 
 
 def metadata_from_proto(proto: Message) -> OpMetadata:
-    """The metadata of an OpMetadata message; NO_METADATA where it says nothing."""
+    """The metadata of an OpMetadata message; NO_METADATA if it is empty."""
     rest: list[tuple[str, str]] = []
     if proto.profile_type:
         rest.append(("profile_type", "{" + ",".join(map(str, proto.profile_type)) + "}"))
@@ -52,11 +52,11 @@ def frontend_to_proto(pairs: Iterable[tuple[str, str]], proto: Message) -> None:
         proto.map.add(key=key, value=value)
 
 
-# -- statistics -------------------------------------------------------------------------------------------------
+# -- statistics ------------------------------------------------------------------------------------
 
 
 def statistics_to_proto(text: str, proto: Message) -> None:
-    """`{visualizing_index=0,stat-1=33}` into a StatisticsViz message."""
+    """Write `{visualizing_index=0,stat-1=33}` to a StatisticsViz message."""
     for i, part in enumerate(text.strip("{}").split(",")):
         name, _, value = part.partition("=")
         if i:
@@ -66,7 +66,7 @@ def statistics_to_proto(text: str, proto: Message) -> None:
 
 
 def statistics_from_proto(proto: Message) -> str:
-    """The canonical text of a StatisticsViz message; "" where there are none."""
+    """The canonical text of a StatisticsViz message; "" if there are no statistics."""
     if not proto.statistics:
         return ""
     parts = [
@@ -76,11 +76,11 @@ def statistics_from_proto(proto: Message) -> str:
     return "{" + ",".join(parts) + "}"
 
 
-# -- original values --------------------------------------------------------------------------------------------
+# -- original values -------------------------------------------------------------------------------
 
 
 def read_original_array(cursor: Cursor, proto: Message) -> bool:
-    """`{"name" {0,1}}` into an OriginalArrayProto; gives whether a name stands there."""
+    """Read `{"name" {0,1}}` into an OriginalArrayProto; return whether there was a name."""
     cursor.expect("{")
     named = cursor.at_string()
     if named:
@@ -100,7 +100,10 @@ def original_array_text(proto: Message) -> str:
 
 
 def origin_to_proto(text: str, proto: Message) -> None:
-    """`{({"a"}, {"b" {1}})}` or `{[synthetic_call]}` into an OriginalValueProto: one element for each leaf."""
+    """Write `{({"a"}, {"b" {1}})}` or `{[synthetic_call]}` to an OriginalValueProto.
+
+    It gets one element per leaf.
+    """
     proto.SetInParent()
     cursor = Cursor(text)
     cursor.expect("{")
@@ -125,7 +128,7 @@ def origin_from_proto(proto: Message) -> str:
     """The canonical text of an OriginalValueProto.
 
     Raises:
-        HloParseError: its elements are not all the leaves of one tree, in order.
+        HloParseError: its elements are not all leaves of one tree, in order.
     """
     if proto.is_synthetic_call:
         return "{[synthetic_call]}"
@@ -139,7 +142,7 @@ def origin_from_proto(proto: Message) -> str:
 
 
 def _between(last: tuple[int, ...] | None, index: tuple[int, ...]) -> str:
-    """What stands between the leaf at one ShapeIndex and the next: `(` going in, `)` going out."""
+    """The brackets between the leaf at one ShapeIndex and the next: `(` per level in, `)` out."""
     if last is None:
         same = 0
         follows = not any(index)
@@ -153,17 +156,20 @@ def _between(last: tuple[int, ...] | None, index: tuple[int, ...]) -> str:
     return ")" * (len(last) - same - 1) + ", " + "(" * (len(index) - same - 1)
 
 
-# -- stack frames -----------------------------------------------------------------------------------------------
+# -- stack frames ----------------------------------------------------------------------------------
 
 _LOCATION = ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column")
 _PARENT = "parent_frame_id"
-"""One higher in the text than in the message, where 0 stands for no parent."""
+"""One higher in the text than in the message, where 0 means no parent."""
 
 _FRAME = ("file_location_id", _PARENT)
 
 
 def tables_to_proto(text: str, proto: Message) -> None:
-    """The text of the FileNames / FunctionNames / FileLocations / StackFrames tables into a StackFrameIndexProto."""
+    """Write the text of the stack frame tables to a StackFrameIndexProto.
+
+    The tables are FileNames, FunctionNames, FileLocations and StackFrames.
+    """
     cursor = Cursor(text)
     for heading, strings in (
         ("FileNames", proto.file_names),
@@ -188,7 +194,7 @@ def tables_to_proto(text: str, proto: Message) -> None:
 
 
 def tables_from_proto(proto: Message) -> str:
-    """The text of the tables; "" where all are empty."""
+    """The text of the tables; "" if all are empty."""
     if not proto.ByteSize():
         return ""
     out: list[str] = []
@@ -207,7 +213,7 @@ def tables_from_proto(proto: Message) -> str:
 
 
 def frames_from_proto(proto: Message) -> GivenFrames:
-    """The same tables, to be looked up."""
+    """The same tables, for lookup."""
     return GivenFrames(
         list(proto.file_names),
         list(proto.function_names),

@@ -1,4 +1,7 @@
-"""HloModuleProto -> HloModule (hlo_module.cc, hlo_computation.cc, hlo_instruction.cc: CreateFromProto)."""
+"""HloModuleProto -> HloModule.
+
+Source: hlo_module.cc, hlo_computation.cc, hlo_instruction.cc: CreateFromProto.
+"""
 
 from __future__ import annotations
 
@@ -31,18 +34,24 @@ from xlanb.protos import Message, decode, top_level_fields
 from xlanb.shape import PrimitiveType, Shape
 
 _MODULE_ONLY = (2, 4, 5, 6, 7, 8)
-"""Field numbers that an HloModuleProto has and an HloProto has not; every module names its entry computation (2)."""
+"""Field numbers that only an HloModuleProto has, not an HloProto.
+
+Every module names its entry computation (2).
+"""
 
 
 @boundary("read an HloModuleProto")
 def from_proto(data: bytes) -> HloModule:
-    """The module of a binary HloModuleProto, or of an HloProto around one (`.hlo.pb` files hold either).
+    """The module of a binary HloModuleProto, or of an HloProto around one.
 
-    The module is well formed as the parser's are; `module.verify()` checks the rules of HLO.
+    `.hlo.pb` files hold either. The module is well formed like the parser's; `module.verify()`
+    checks the rules of HLO.
 
     Raises:
-        HloParseError: the bytes are no such message, an id is unknown, comes twice or is used before it is there, an attribute is malformed.
-        ShapeError: a shape is malformed. LiteralError: a constant's elements do not fit its shape.
+        HloParseError: the bytes are not such a message; an id is unknown, duplicate or used before
+            its definition; or an attribute is malformed.
+        ShapeError: a shape is malformed.
+        LiteralError: a constant's elements do not match its shape.
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise HloParseError(f"expected the bytes of an HloModuleProto, got {type(data).__name__}")
@@ -109,7 +118,8 @@ class _Reader:
         entry = self.module.entry_computation
         if len(parameters) != len(entry.parameters):
             raise HloParseError(
-                f"module {self.proto.name}: {len(parameters)} parameters in its program shape, {len(entry.parameters)} in {entry.name}"
+                f"module {self.proto.name}: {len(parameters)} parameters in its program shape, "
+                f"{len(entry.parameters)} in {entry.name}"
             )
         self.module.entry_layout = parameters, self._shape(shape.result)
 
@@ -133,7 +143,7 @@ class _Reader:
                 )
             self.module.set_schedule(computation, order)
 
-    # -- computations -------------------------------------------------------------------------------------------
+    # -- computations ------------------------------------------------------------------------------
 
     def _computation(self, proto: Message) -> HloComputation:
         computation = HloComputation(sanitized(proto.name) or "computation", self.module, proto.execution_thread)
@@ -155,7 +165,7 @@ class _Reader:
         return computation
 
     def _finish(self, computation: HloComputation, known: dict[int, HloInstruction], root: HloInstruction) -> None:
-        # The order of ids is the order in which the instructions were added; the list's is a post order.
+        # Ids are in the order of insertion; the list is in post order.
         computation._instructions = {known[n]: None for n in sorted(known)}
         computation._parameters = [i for i in computation._instructions if i.opcode is HloOpcode.PARAMETER]
         computation._parameters_in_order = False
@@ -176,7 +186,7 @@ class _Reader:
         if len(names) != len(known):
             raise HloParseError(f"{computation.name}: {len(known) - len(names)} instructions have duplicate names")
 
-    # -- instructions -------------------------------------------------------------------------------------------
+    # -- instructions ------------------------------------------------------------------------------
 
     def _instruction(self, proto: Message, known: dict[int, HloInstruction], parent: HloComputation) -> HloInstruction:
         opcode = BY_TEXT.get(proto.opcode)
@@ -275,11 +285,11 @@ _REQUIRED = {
     o: tuple(a.name for a in o.attributes if a.required and a.kind in COMPUTATION_KINDS and o not in _LINKED)
     for o in HloOpcode
 }
-"""The computations that an instruction has to call."""
+"""The computations that an instruction must call."""
 """Their computation is that of the async-start before them."""
 
 _PERMUTES = (HloOpcode.COLLECTIVE_PERMUTE, HloOpcode.COLLECTIVE_PERMUTE_START)
-"""The collectives that may have no replica groups; of the others they are at least empty."""
+"""The collectives that may have no replica groups; others have at least an empty list."""
 
 
 def _spread(names: tuple[str, ...], called: list[HloComputation], attributes: dict[str, Any]) -> None:

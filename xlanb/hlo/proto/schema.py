@@ -1,6 +1,8 @@
-"""The messages of HLO in binary form: names, numbers and types as in xla/xla_data.proto and xla/service/hlo.proto (openxla/xla, 2026).
+"""The messages of HLO in binary form: names, numbers and types (openxla/xla, 2026).
 
-Enums are int32 here, maps repeated pairs (see xlanb.protos); what xlanb's IR has no place for (profiles, device assignments, buffer assignments) is left out.
+Enums are int32 here, maps are repeated pairs (see xlanb.protos). Messages that xlanb's IR cannot
+hold (profiles, device assignments, buffer assignments) are left out.
+Source: xla/xla_data.proto, xla/service/hlo.proto.
 """
 
 from __future__ import annotations

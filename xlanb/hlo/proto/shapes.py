@@ -1,4 +1,7 @@
-"""Shapes, layouts and literals to and from their messages (shape.cc, layout.cc, literal.cc: ToProto, CreateFromProto)."""
+"""Convert shapes, layouts and literals to and from their messages.
+
+Source: shape.cc, layout.cc, literal.cc: ToProto, CreateFromProto.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ UNBOUNDED = -(2**63)
 """The size of an unbounded dynamic dimension in a message; -1 in an ArrayShape."""
 
 MESSAGE_LIMIT = 2**31 - 1
-"""Bytes of a binary message: protobuf's own limit."""
+"""Protobuf's limit on the bytes of a binary message."""
 
 _MAX_LITERAL_RANK = 64
 _POINTER_TYPES = re.compile(r"([#*])\((\w+)\)")
@@ -25,7 +28,7 @@ _SPLIT = re.compile(r"\((-?\d+):([-\d,]*)\)")
 _PREFIX = re.compile(r"M\((-?\d+)\)")
 
 
-# -- shapes -----------------------------------------------------------------------------------------------------
+# -- shapes ----------------------------------------------------------------------------------------
 
 
 def shape_to_proto(shape: Shape) -> Message:
@@ -69,7 +72,8 @@ def shape_from_proto(proto: Message) -> Shape:
     """The shape of a ShapeProto.
 
     Raises:
-        ShapeError: the element type is unknown, a dimension is negative, the array has 2**63 elements or more, or the layout does not fit.
+        ShapeError: the element type is unknown, a dimension is negative, the array has 2**63
+            elements or more, or the layout does not match.
     """
     kind = BY_NUMBER.get(proto.element_type)
     if kind is None:
@@ -127,15 +131,18 @@ def _layout_from_proto(proto: Message) -> Layout:
     )
 
 
-# -- literals ---------------------------------------------------------------------------------------------------
+# -- literals --------------------------------------------------------------------------------------
 
 _FIELDS = {kind: f"{kind.text}s" for kind in PrimitiveType if kind.is_array}
 _IN_ELEMENTS = frozenset("pred s32 s64 u32 u64 f32 f64 c64 c128".split())
-"""Types whose elements stand one by one in a repeated field; of all others the bytes stand in one."""
+"""Types whose elements are in a repeated field; other types are stored as bytes in one field."""
 
 
 def literal_to_proto(literal: Literal) -> Message:
-    """The LiteralProto of a literal; an elided one gives zeros. The caller sees to it that they fit into a message."""
+    """The LiteralProto of a literal; an elided one becomes zeros.
+
+    The caller checks that it fits into a message.
+    """
     proto = SCHEMA.LiteralProto(shape=shape_to_proto(literal.shape))
     shape = literal.shape
     if isinstance(shape, TupleShape):
@@ -166,7 +173,7 @@ def literal_from_proto(proto: Message) -> Literal:
     """The literal of a LiteralProto.
 
     Raises:
-        LiteralError: there are more or fewer elements than the shape says.
+        LiteralError: the number of elements is not that of the shape.
         ShapeError: the shape is malformed.
     """
     return _literal(proto, shape_from_proto(proto.shape))
@@ -187,13 +194,13 @@ def _literal(proto: Message, shape: Shape) -> Literal:
     order = tuple(reversed(shape.minor_to_major))
     try:
         physical = values.reshape(tuple(shape.dimensions[i] for i in order))
-    except ValueError as error:  # no elements, but other dimensions beyond what NumPy can count
+    except ValueError as error:  # no elements, but other dimensions are too large for NumPy
         raise LiteralError(f"a literal cannot have the shape {shape}: {error}") from error
     return Literal(shape, np.transpose(physical, np.argsort(order)))
 
 
 def _elements(proto: Message, shape: ArrayShape) -> np.ndarray[Any, Any]:
-    """The elements in the order of memory."""
+    """The elements in memory order."""
     kind, field = shape.element_type, getattr(proto, _FIELDS[shape.element_type])
     per_element = 1 if kind.text in _IN_ELEMENTS else kind.byte_size
     wanted = shape.element_count * (2 if kind.is_complex else per_element)
@@ -211,7 +218,7 @@ def _elements(proto: Message, shape: ArrayShape) -> np.ndarray[Any, Any]:
 
 
 def _low_bits(data: bytes, kind: PrimitiveType) -> np.ndarray[Any, Any]:
-    """Elements of fewer than eight bits, one a byte; the bits above them say nothing."""
+    """Elements of fewer than eight bits, one per byte; the upper bits are ignored."""
     spare = 8 - kind.bits
     if not kind.is_signed:
         low = np.frombuffer(data, np.uint8) & (255 >> spare)

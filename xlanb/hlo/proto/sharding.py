@@ -1,4 +1,7 @@
-"""Shardings and replica groups between XLA's canonical text and their messages (hlo_sharding.cc, named_sharding.cc, mesh_and_axis.cc, replica_group.cc)."""
+"""Convert shardings and replica groups between XLA's canonical text and their messages.
+
+Source: hlo_sharding.cc, named_sharding.cc, mesh_and_axis.cc, replica_group.cc.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def _comma(values: Iterable[Any]) -> str:
     return ",".join(map(str, values))
 
 
-# -- shardings --------------------------------------------------------------------------------------------------
+# -- shardings -------------------------------------------------------------------------------------
 
 
 def sharding_to_proto(text: str) -> Message:
@@ -54,7 +57,7 @@ def read_sharding(cursor: Cursor) -> Message:
 
 
 def _read_single(cursor: Cursor) -> Message:
-    """One sharding behind its opening brace."""
+    """Read one sharding after its opening brace."""
     if cursor.peek_word() in ("mesh", "maximal_mesh"):
         return SCHEMA.OpSharding(named_sharding=_read_named(cursor))
     proto = SCHEMA.OpSharding(type=_OTHER)
@@ -111,7 +114,7 @@ def _read_words(cursor: Cursor) -> list[str]:
 
 
 def _read_iota(cursor: Cursor) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """`[4,2]T(1,0)`, the transpose left out for one dimension."""
+    """Read `[4,2]T(1,0)`; the transpose is left out for one dimension."""
     dims = cursor.ints("[", "]")
     if len(dims) == 1:
         return dims, (0,)
@@ -139,7 +142,7 @@ def sharding_from_proto(proto: Message) -> str:
     """The canonical text of an OpSharding.
 
     Raises:
-        HloParseError: its type is unknown, or its devices do not fit its tiles.
+        HloParseError: its type is unknown, or its devices do not match its tiles.
     """
     if proto.type == _TUPLE:
         if any(p.type == _TUPLE for p in proto.tuple_shardings):
@@ -147,7 +150,7 @@ def sharding_from_proto(proto: Message) -> str:
         return "{" + ", ".join(map(sharding_from_proto, proto.tuple_shardings)) + "}"
     if proto.HasField("named_sharding"):
         text = _named_text(proto.named_sharding)
-        parse_sharding(Cursor(text))  # names of axes, sizes and devices may be any in a message
+        parse_sharding(Cursor(text))  # a message may have any axis names, sizes and devices
         return text
     tail = f" {_GROUP_TYPES[proto.shard_group_type & 1]} {proto.shard_group_id}" if proto.is_shard_group else ""
     if proto.metadata:
@@ -155,7 +158,7 @@ def sharding_from_proto(proto: Message) -> str:
         tail += " metadata=" + (texts[0] if len(texts) == 1 else "{" + ", ".join(texts) + "}")
     if proto.type == _OTHER:
         text = f"{{{_tiles_text(proto)}{tail}}}"
-        # Subgroups are merged and their devices sorted, as where text is read.
+        # Subgroups are merged and their devices sorted, as when text is parsed.
         is_grouped = proto.replicate_on_last_tile_dim or proto.last_tile_dims
         return parse_sharding(Cursor(text)) if is_grouped else text
     word = _word(proto.type)
@@ -187,7 +190,7 @@ def _tiles_text(proto: Message) -> str:
 
 
 def _product(sizes: Iterable[int]) -> int:
-    """The product, or the first partial one beyond 64 bits."""
+    """The product, or the first partial product beyond 64 bits."""
     product = 1
     for size in sizes:
         product *= size
@@ -201,7 +204,7 @@ def _iota_text(proto: Message) -> str:
     return f"<=[{_comma(proto.iota_reshape_dims)}]{transpose}"
 
 
-# -- meshes and named shardings ---------------------------------------------------------------------------------
+# -- meshes and named shardings --------------------------------------------------------------------
 
 
 def _read_mesh(cursor: Cursor) -> Message:
@@ -239,7 +242,7 @@ def _read_mesh(cursor: Cursor) -> Message:
 
 
 def _read_axes(cursor: Cursor, mesh: Message, axes: Any) -> bool:
-    """`{'x', 'y':(1)2, ?}` into a repeated AxisRefProto; gives whether no `?` stands there."""
+    """Read `{'x', 'y':(1)2, ?}` into a repeated AxisRefProto; return whether it had no `?`."""
     closed = True
     cursor.expect("{")
     names = [a.name for a in mesh.axes]
@@ -298,7 +301,7 @@ _AXIS_LISTS = ("replicated", "unreduced", "manual")
 
 
 def _read_whole(proto: Message, word: str) -> None:
-    """`manual` and `unreduced` stand for all axes of the mesh, `replicated` for none."""
+    """Add all axes of the mesh for `manual` and `unreduced`, none for `replicated`."""
     if word != "replicated":
         for i in range(len(proto.mesh.axes)):
             getattr(proto, f"{word}_axes").add(mesh_axis_index=i)
@@ -359,11 +362,14 @@ def _named_text(proto: Message) -> str:
     return start + "".join(parts) + metadata + "}"
 
 
-# -- replica groups ---------------------------------------------------------------------------------------------
+# -- replica groups --------------------------------------------------------------------------------
 
 
 def groups_to_proto(text: str, instruction: Message) -> None:
-    """Fill one of an HloInstructionProto's three lists of replica groups from the canonical text."""
+    """Write replica groups from the canonical text to an HloInstructionProto.
+
+    One of its three fields for them is filled.
+    """
     cursor = Cursor(text)
     if cursor.at("["):
         groups, size = cursor.ints("[", "]")
@@ -387,7 +393,7 @@ def groups_to_proto(text: str, instruction: Message) -> None:
 
 
 def groups_from_proto(instruction: Message) -> str | None:
-    """The canonical text of an HloInstructionProto's replica groups; None where it has none."""
+    """The canonical text of an HloInstructionProto's replica groups; None if it has none."""
     if instruction.HasField("mesh_axes_replica_group_list"):
         listed = instruction.mesh_axes_replica_group_list
         return f"{_mesh_text(listed.mesh)} {_axes_text(listed.mesh, listed.axes)}"

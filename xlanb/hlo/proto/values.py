@@ -1,4 +1,7 @@
-"""The values of structured attributes in the fields of an HloInstructionProto: `write_x(message, value, instruction)`, `read_x(message, operand shapes)`."""
+"""Write and read structured attributes in the fields of an HloInstructionProto.
+
+`write_x(message, value, instruction)`, `read_x(message, operand shapes)`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from xlanb.hlo.text.parse_attributes import DOT_ALGORITHMS
 from xlanb.protos import Message
 from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
 
-# -- windows, paddings, slices ----------------------------------------------------------------------------------
+# -- windows, paddings, slices ---------------------------------------------------------------------
 
 
 def write_window(proto: Message, window: Window, _: HloInstruction) -> None:
@@ -42,7 +45,7 @@ def write_window(proto: Message, window: Window, _: HloInstruction) -> None:
 
 
 def read_window(proto: Message, _: Sequence[Shape]) -> Window | None:
-    """Read `window`; None where it has no dimensions."""
+    """Read `window`; None if it has no dimensions."""
     rows = [
         WindowDimension(
             d.size,
@@ -115,7 +118,7 @@ def write_conv(proto: Message, numbers: ConvolutionDimensionNumbers, _: HloInstr
 
 
 def read_conv(proto: Message, _: Sequence[Shape]) -> ConvolutionDimensionNumbers | None:
-    """Read `convolution_dimension_numbers`; None where absent."""
+    """Read `convolution_dimension_numbers`; None if absent."""
     if not proto.HasField("convolution_dimension_numbers"):
         return None
     source = proto.convolution_dimension_numbers
@@ -136,9 +139,9 @@ def read_conv(proto: Message, _: Sequence[Shape]) -> ConvolutionDimensionNumbers
 
 
 _MAX_LABELS = 64
-"""Dimension numbers at or above it are refused: `dim_labels` spells out every dimension."""
+"""Larger dimension numbers are refused: `dim_labels` lists every dimension."""
 
-# -- precision, accuracy, comparison ----------------------------------------------------------------------------
+# -- precision, accuracy, comparison ---------------------------------------------------------------
 
 _PRECISIONS = ("default", "high", "highest", "packed_nibble")
 ALGORITHMS = tuple(
@@ -148,7 +151,7 @@ ALGORITHMS = tuple(
 
 
 def write_default_precision(proto: Message, instruction: HloInstruction) -> None:
-    """XLA keeps a precision for each operand (two of a dot's four), whether the text shows it or not."""
+    """Write default precisions, one per operand (two of a dot's four), as XLA always does."""
     count = len(instruction.operands) if instruction.opcode is HloOpcode.CUSTOM_CALL else 2
     proto.precision_config.operand_precision.extend([0] * count)
 
@@ -159,7 +162,7 @@ def write_precisions(proto: Message, precisions: tuple[str, ...], _: HloInstruct
 
 
 def read_precisions(proto: Message, _: Sequence[Shape]) -> tuple[str, ...] | None:
-    """Read the operands of `precision_config`; None where all are the default."""
+    """Read the operands of `precision_config`; None if all are the default."""
     numbers = proto.precision_config.operand_precision
     if not any(numbers):
         return None
@@ -186,7 +189,7 @@ def write_accuracy(proto: Message, text: str, _: HloInstruction) -> None:
 
 
 def read_accuracy(proto: Message, _: Sequence[Shape]) -> str | None:
-    """The text of `result_accuracy`; None where it is the default."""
+    """The text of `result_accuracy`; None if it is the default."""
     accuracy = proto.result_accuracy
     if accuracy.HasField("tolerance"):
         t = accuracy.tolerance
@@ -195,13 +198,14 @@ def read_accuracy(proto: Message, _: Sequence[Shape]) -> str | None:
 
 
 def comparison_type(kind: PrimitiveType) -> str:
-    """How values of a type are compared where nothing is said."""
+    """The default comparison type of an element type."""
     return "FLOAT" if kind.is_floating or kind.is_complex else "SIGNED" if kind.is_signed else "UNSIGNED"
 
 
 def read_comparison(proto: Message, shapes: Sequence[Shape]) -> str | None:
-    """Read `comparison_type`, or `comparison_order`, which XLA of JAX 0.12 writes instead; None if
-    it is the default of the operands' type.
+    """Read `comparison_type`, or `comparison_order`, which XLA of JAX 0.12 writes instead.
+
+    None if it is the default of the operands' type.
     """
     kind = shapes[0].element_type if shapes else PrimitiveType.F32
     found: str = proto.comparison_type
@@ -210,7 +214,7 @@ def read_comparison(proto: Message, shapes: Sequence[Shape]) -> str | None:
     return found if found and found != comparison_type(kind) else None
 
 
-# -- what is text in the IR -------------------------------------------------------------------------------------
+# -- what is text in the IR ------------------------------------------------------------------------
 
 
 def write_aliasing(proto: Message, text: str, _: HloInstruction) -> None:
@@ -230,7 +234,7 @@ def write_aliasing(proto: Message, text: str, _: HloInstruction) -> None:
 
 
 def read_aliasing(proto: Message, _: Sequence[Shape]) -> str | None:
-    """The text of `output_operand_aliasing`; None where empty."""
+    """The text of `output_operand_aliasing`; None if empty."""
     rows = [
         f"{index_text(tuple(a.output_shape_index))}: ({a.operand_index}, {index_text(tuple(a.operand_shape_index))})"
         for a in proto.output_operand_aliasing
@@ -245,7 +249,7 @@ def write_bools(proto: Message, text: str, _: HloInstruction) -> None:
 
 
 def read_bools(proto: Message, _: Sequence[Shape]) -> str | None:
-    """The text of `parameter_replication`; None where there is none."""
+    """The text of `parameter_replication`; None if there is none."""
     if not proto.HasField("parameter_replication"):
         return None
     flags = proto.parameter_replication.replicated_at_leaf_buffers
@@ -261,7 +265,7 @@ def write_domain(proto: Message, text: str, _: HloInstruction) -> None:
         if name == "kind":
             cursor.string()
         else:
-            # The message says it from the operand's side.
+            # The message has it from the operand's perspective.
             side = proto.domain_exit_sharding if name == "entry" else proto.domain_entry_sharding
             side.CopyFrom(sharding.read_sharding(cursor))
         if not cursor.accept(","):
@@ -291,7 +295,7 @@ _SPARSE_SIDE = re.compile(
 
 
 def read_sparsity(proto: Message, _: Sequence[Shape]) -> str | None:
-    """The text of `sparsity_config`; None where empty."""
+    """The text of `sparsity_config`; None if empty."""
     sides: list[str] = []
     for side in ("lhs", "rhs"):
         if proto.sparsity_config.HasField(side):
@@ -304,22 +308,22 @@ def read_sparsity(proto: Message, _: Sequence[Shape]) -> str | None:
 
 
 def write_shuffle_mode(proto: Message, mode: str, _: HloInstruction) -> None:
-    """Write which of the ways to shuffle it is; rotation is the only one."""
+    """Write the shuffle mode; rotation is the only one."""
     proto.shuffle_mode.rotate.SetInParent()
 
 
 def read_shuffle_mode(proto: Message, _: Sequence[Shape]) -> str | None:
-    """The name of the set field of `shuffle_mode`; None where there is none."""
+    """The name of the set field of `shuffle_mode`, or None."""
     return "rotate" if proto.HasField("shuffle_mode") and proto.shuffle_mode.HasField("rotate") else None
 
 
 def write_shifts(proto: Message, shifts: Sequence[int], _: HloInstruction) -> None:
-    """Write how far each dimension is rotated."""
+    """Write the rotation of each dimension."""
     proto.shuffle_mode.rotate.shifts.extend(shifts)
 
 
 def read_shifts(proto: Message, shapes: Sequence[Shape]) -> tuple[int, ...] | None:
-    """How far each dimension is rotated; None where it is not a rotation."""
+    """The rotation of each dimension; None if it is not a rotation."""
     return tuple(proto.shuffle_mode.rotate.shifts) if read_shuffle_mode(proto, shapes) else None
 
 
@@ -335,7 +339,7 @@ def write_scaling(proto: Message, text: str, _: HloInstruction) -> None:
 
 
 def read_scaling(proto: Message, _: Sequence[Shape]) -> str | None:
-    """The text of `block_scaling_config`; None where empty."""
+    """The text of `block_scaling_config`; None if empty."""
     config = proto.block_scaling_config
     sides = [
         f"{side}={{scale_idx={getattr(config, side).scale_idx}}}" for side in ("lhs", "rhs") if config.HasField(side)
@@ -343,7 +347,7 @@ def read_scaling(proto: Message, _: Sequence[Shape]) -> str | None:
     return "{" + " ".join(sides) + "}" if sides else None
 
 
-# -- lists of pairs and boxes -----------------------------------------------------------------------------------
+# -- lists of pairs and boxes ----------------------------------------------------------------------
 
 
 def write_pairs(proto: Message, pairs: tuple[tuple[int, ...], ...], _: HloInstruction) -> None:
@@ -353,12 +357,12 @@ def write_pairs(proto: Message, pairs: tuple[tuple[int, ...], ...], _: HloInstru
 
 
 def write_boxes(proto: Message, boxes: tuple[tuple[int, ...], ...], _: HloInstruction) -> None:
-    """Write the sizes of the boxes that a collective-permute sends."""
+    """Write the sizes of the slices that a collective-permute sends."""
     proto.dynamic_slice_sizes.extend(size for box in boxes for size in box)
 
 
 def read_boxes(proto: Message, shapes: Sequence[Shape]) -> tuple[tuple[int, ...], ...] | None:
-    """The sizes of all boxes one after the other, each as long as the source has dimensions."""
+    """The sizes of all slices in one list, each as long as the source's rank."""
     sizes = tuple(proto.dynamic_slice_sizes)
     if not sizes:
         return None
@@ -372,11 +376,11 @@ def read_boxes(proto: Message, shapes: Sequence[Shape]) -> tuple[tuple[int, ...]
 
 
 def write_constraints(proto: Message, shapes: tuple[Shape, ...], _: HloInstruction) -> None:
-    """Write the layouts that a custom-call asks of its operands."""
+    """Write the layouts that a custom-call requires of its operands."""
     proto.constrain_layout = True
     proto.operand_shapes_with_layout.extend(map(shape_to_proto, shapes))
 
 
 def read_constraints(proto: Message, _: Sequence[Shape]) -> tuple[Shape, ...] | None:
-    """Read the layouts that a custom-call asks of its operands; None where it asks none."""
+    """Read the layouts that a custom-call requires of its operands; None if it requires none."""
     return tuple(map(shape_from_proto, proto.operand_shapes_with_layout)) if proto.constrain_layout else None

@@ -1,4 +1,7 @@
-"""HloModule -> HloModuleProto (hlo_module.cc, hlo_computation.cc, hlo_instruction.cc: ToProto)."""
+"""HloModule -> HloModuleProto.
+
+Source: hlo_module.cc, hlo_computation.cc, hlo_instruction.cc: ToProto.
+"""
 
 from __future__ import annotations
 
@@ -33,17 +36,18 @@ Signature = tuple[tuple[Shape, ...], Shape]
 """Shapes of the parameters, shape of the result."""
 
 _ID_BITS = 32
-"""An instruction's id is unique in the module: its computation's id above so many bits of its own."""
+"""The bits of an instruction's own id; its computation's id in the upper bits makes it unique."""
 
 
 def to_proto(module: HloModule) -> bytes:
-    """The HloModuleProto of a module, in binary form: what the real XLA reads.
+    """The binary HloModuleProto of a module, which the real XLA reads.
 
-    Elided constants are written as zeros. What XLA keeps outside the message is lost (header.WITHOUT_FIELD).
+    Elided constants are written as zeros. Facts that XLA keeps outside the message are lost
+    (header.WITHOUT_FIELD).
 
     Raises:
         UnimplementedError: the module does not fit into a binary message (2 GiB, nesting of 100).
-        HloParseError: a text attribute (sharding, replica groups, ...) is not well formed.
+        HloParseError: a text attribute (sharding, replica groups, ...) is malformed.
     """
     try:
         data: bytes = module_message(module).SerializeToString(deterministic=True)
@@ -92,7 +96,7 @@ class _Writer:
 
     def _header(self, proto: Message) -> None:
         fields = self.module.header
-        # XLA takes their presence for granted.
+        # XLA requires them to be present.
         for name in ("input_output_alias", "buffer_donor", "frontend_attributes"):
             getattr(proto, name).SetInParent()
         if text := fields.get("input_output_alias"):
@@ -166,7 +170,7 @@ class _Writer:
 
 
 def _check_size(module: HloModule) -> None:
-    """Elided constants take no memory until they are written: refuse them before they do."""
+    """Raise if the module exceeds the message limit, before elided constants take memory."""
     literals = (i.attributes.get("literal") for i in module.instructions())
     if sum(literal.shape.byte_size for literal in literals if literal is not None) > MESSAGE_LIMIT:
         raise UnimplementedError(f"the constants of module {module.name} are too large for a binary message")
@@ -177,7 +181,10 @@ def _signature(computation: HloComputation) -> Signature:
 
 
 def _callees_first(module: HloModule) -> list[HloComputation]:
-    """All computations, callees first, as readers need them. (XLA's post order, the order of printing, is another one.)"""
+    """All computations, callees first, as readers require.
+
+    XLA's post order, in which modules are printed, is another one.
+    """
     calls = {c: list(dict.fromkeys(d for i in c for d in i.called_computations)) for c in module.computations}
     order: dict[HloComputation, None] = {}
     for start in module.computations:
@@ -194,7 +201,7 @@ def _callees_first(module: HloModule) -> list[HloComputation]:
 
 
 def _complete(i: HloInstruction, proto: Message) -> None:
-    """What XLA always writes, though the text leaves it out where it is the default."""
+    """Write fields that XLA always writes, though the text omits default values."""
     rows, attributes = i.opcode.attribute, i.attributes
     for name in ("feature_group_count", "batch_group_count"):
         if name in rows and name not in attributes:
@@ -223,10 +230,10 @@ _PRESENT: dict[HloOpcode, tuple[str, ...]] = {
     HloOpcode.CHOLESKY: ("cholesky_options",),
     HloOpcode.TRIANGULAR_SOLVE: ("triangular_solve_options",),
 }
-"""Messages that are there even where all their fields are zero."""
+"""Messages that are present even if all their fields are zero."""
 
 CALLED_ORDER = {HloOpcode.WHILE: ("body", "condition")}
-"""Where called computations come in another order than in the text."""
+"""Opcodes whose called computations are in another order than in the text."""
 
 
 def _called(i: HloInstruction) -> list[HloComputation]:

@@ -1,9 +1,9 @@
-"""Result shapes from operand shapes and attributes, for every opcode whose shape follows from them (xla/service/shape_inference.cc).
+"""Infer result shapes from operand shapes and attributes (xla/service/shape_inference.cc).
 
     infer(HloOpcode.ADD, [f32[2], f32[2]], {})              -> f32[2]{0}
     check(HloOpcode.RESHAPE, [f32[2,3]], {}, f32[7])        -> ShapeError
 
-A result array is row major; layouts of operands play no part.
+A result array is row-major, whatever the operands' layouts.
 """
 
 from __future__ import annotations
@@ -41,10 +41,13 @@ def is_inferred(opcode: HloOpcode) -> bool:
 
 
 def infer(opcode: HloOpcode, shapes: Sequence[Shape], attributes: Mapping[str, Any]) -> Shape:
-    """The result shape, row major. Attribute values are those of the opcode table; computations are live ones.
+    """The result shape, row-major.
+
+    Attribute values are those of the opcode table; computations are live ones.
 
     Raises:
-        ShapeError: the operands or attributes do not fit the opcode, or its shape does not follow from them and has to be given.
+        ShapeError: the operands or attributes do not match the opcode, or its shape cannot be
+            inferred and must be given.
     """
     found = RULES.get(opcode)
     if opcode is HloOpcode.CONSTANT and "literal" in attributes:
@@ -61,10 +64,10 @@ def infer(opcode: HloOpcode, shapes: Sequence[Shape], attributes: Mapping[str, A
 
 
 def check(opcode: HloOpcode, shapes: Sequence[Shape], attributes: Mapping[str, Any], shape: Shape) -> None:
-    """Whether an opcode whose shape has to be given can have this one; opcodes without a check may have any.
+    """Check a given shape of an opcode whose shape is not inferred; some opcodes accept any.
 
     Raises:
-        ShapeError: it cannot.
+        ShapeError: the shape is not possible.
     """
     found = CHECKS.get(opcode)
     if found is not None:

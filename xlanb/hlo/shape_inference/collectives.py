@@ -1,6 +1,7 @@
-"""Shapes of collectives (InferAllReduceShape and its neighbours in xla/service/shape_inference.cc).
+"""Shapes of collectives (InferAllReduceShape and others in xla/service/shape_inference.cc).
 
-How many devices take part stands in the module, not in the operands; where the result depends on it, the shape has to be given.
+The number of devices is in the module, not in the operands. If the result depends on it, the shape
+must be given.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def _all_reduce(site: Site) -> Shape:
 
 
 def _data(site: Site, shapes: Sequence[Shape]) -> Sequence[Shape]:
-    """The shapes of what is sent: if the root is dynamic, the last operand gives its number."""
+    """The shapes of the data operands; with a dynamic root, the last operand is its number."""
     if not site.attributes.get("has_dynamic_root"):
         return shapes
     if len(shapes) < 2:
@@ -71,7 +72,7 @@ def _permute(site: Site) -> Shape:
 
 
 def _check_boxes(site: Site) -> None:
-    """The boxes that are sent have the source's dimensions: in a proto their sizes stand in one list."""
+    """Check that the slices have the source's rank: a proto stores their sizes in one list."""
     boxes = site.get("slice_sizes") or ()
     source = site.shapes[0]
     if isinstance(source, TupleShape) and source.shapes:
@@ -82,7 +83,10 @@ def _check_boxes(site: Site) -> None:
 
 
 def _in_place(site: Site) -> bool:
-    """Whether slices go into another buffer: source, destination, and the tuples of their offsets."""
+    """Whether slices are written to another buffer.
+
+    The operands are then source, destination, and the tuples of their offsets.
+    """
     return len(site.shapes) == 4 and site.shapes[2].is_tuple
 
 
@@ -102,7 +106,10 @@ _Fits = Callable[[int, int], bool]
 
 
 def _check_along(site: Site, operands: Sequence[Shape], results: Shape, fits: _Fits, expected: str) -> None:
-    """Each result has its operand's dimensions but for one, which `fits(operand's size, result's size)`."""
+    """Check that each result has its operand's dimensions except for one.
+
+    That one must satisfy `fits(operand's size, result's size)`.
+    """
     parts = (
         results.shapes
         if isinstance(results, TupleShape) and (len(operands) > 1 or len(results.shapes) == 1)

@@ -1,4 +1,7 @@
-"""Shapes of calls, control flow, side effects and what orders them (xla/service/shape_inference.cc, xla/service/hlo_verifier.cc)."""
+"""Shapes of calls, control flow, side effects and ordering.
+
+Source: xla/service/shape_inference.cc, xla/service/hlo_verifier.cc.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _NOTHING = TupleShape(())
 
 
 def check_call(site: Site, called: HloComputation, operands: Sequence[Shape]) -> Shape:
-    """The result of a computation, known to take these operands."""
+    """The result of a computation, after checking that it takes these operands."""
     parameters = called.parameters
     if len(parameters) != len(operands):
         site.fail(f"expected {called.name} to take {len(operands)} parameters, not {len(parameters)}")
@@ -41,7 +44,7 @@ def _fusion(site: Site) -> Shape:
 
 
 def fused_result(site: Site) -> Shape:
-    """The result of a fused computation, which the verifier lets take fewer operands than there are."""
+    """The result of a fused computation; the verifier allows unused trailing operands."""
     called = site.computation("calls")
     return check_call(site, called, site.shapes[: len(called.parameters)])
 
@@ -56,7 +59,7 @@ def _while(site: Site) -> Shape:
 
 
 def body_result(site: Site) -> Shape:
-    """What the body of a while gives, which the verifier does not hold to what it takes."""
+    """The result of a while's body; the verifier does not compare it to the parameter."""
     site.count(1)
     body, condition = site.computation("body"), site.computation("condition")
     test = check_call(site, condition, site.shapes)
@@ -91,7 +94,7 @@ def _same(site: Site) -> Shape:
     return site.shapes[0]
 
 
-# -- tokens and side effects ------------------------------------------------------------------------------------
+# -- tokens and side effects -----------------------------------------------------------------------
 
 
 def _check_token(site: Site, index: int) -> None:
@@ -156,7 +159,7 @@ def _recv_done(site: Site) -> Shape:
     return TupleShape((site.tuple_shape(0).shapes[0], TOKEN))
 
 
-# -- what runs aside --------------------------------------------------------------------------------------------
+# -- what runs aside -------------------------------------------------------------------------------
 
 
 @rule(_O.COPY_START)
@@ -176,7 +179,10 @@ def _copy_done(site: Site) -> Shape:
 
 @check_rule(_O.ASYNC_START)
 def _async_start(site: Site, shape: Shape) -> None:
-    """`((operands), result, state)`; operands and result that come with the updates are left out."""
+    """Check `((operands), result, state)`.
+
+    Operands and results that come with updates are left out.
+    """
     called = site.computation("calls")
     operands, output = _check_async(site, shape)
     if len(operands.shapes) != len(site.shapes) or not all(map(compatible, operands.shapes, site.shapes)):
@@ -189,14 +195,17 @@ def _async_start(site: Site, shape: Shape) -> None:
 
 
 def is_shape_prefix(some: Shape, whole: Shape) -> bool:
-    """Whether a tuple has the first elements of another one, and those their first; arrays have to be the same."""
+    """Whether a tuple's elements are the first ones of another's, at every level.
+
+    Arrays must be equal.
+    """
     if isinstance(some, TupleShape) and isinstance(whole, TupleShape):
         return len(some.shapes) <= len(whole.shapes) and all(map(is_shape_prefix, some.shapes, whole.shapes))
     return some == _NOTHING or compatible(some, whole)
 
 
 def _check_async(site: Site, shape: Shape) -> tuple[TupleShape, Shape]:
-    """Operands and result within `((operands), result, ...)`, what an async-start gives."""
+    """Operands and result in `((operands), result, ...)`, the shape of an async-start."""
     if isinstance(shape, TupleShape) and len(shape.shapes) >= 2 and isinstance(shape.shapes[0], TupleShape):
         return shape.shapes[0], shape.shapes[1]
     return site.fail(f"expected a tuple of the operands' tuple, the result and state, not {shape}")
@@ -204,7 +213,7 @@ def _check_async(site: Site, shape: Shape) -> tuple[TupleShape, Shape]:
 
 @check_rule(_O.ASYNC_UPDATE)
 def _async_update(site: Site, shape: Shape) -> None:
-    """The state before, completed by the operands that come with the update, and by parts of the result."""
+    """Check that the state extends the previous one by the update's operands and results."""
     if not site.shapes:
         site.fail("expected the state of an async-start or async-update as first operand")
     before, begun = _check_async(site, site.shapes[0])
@@ -224,7 +233,7 @@ def _async_done(site: Site, shape: Shape) -> None:
         site.fail(f"expected the result {output} of the state, not {shape}")
 
 
-# -- random numbers ---------------------------------------------------------------------------------------------
+# -- random numbers --------------------------------------------------------------------------------
 
 
 @check_rule(_O.RNG)
@@ -263,7 +272,7 @@ def _id(site: Site) -> Shape:
     return _U32
 
 
-# -- batch normalisation ----------------------------------------------------------------------------------------
+# -- batch normalisation ---------------------------------------------------------------------------
 
 
 @rule(_O.BATCH_NORM_TRAINING, _O.BATCH_NORM_INFERENCE, _O.BATCH_NORM_GRAD)

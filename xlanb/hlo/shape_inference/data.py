@@ -1,4 +1,7 @@
-"""Shapes of the opcodes that move data: broadcast, transpose, slice, pad, concatenate, tuples, ... (xla/service/shape_inference.cc)."""
+"""Shapes of opcodes that move data: broadcast, transpose, slice, pad, concatenate, tuples, ...
+
+Source: xla/service/shape_inference.cc.
+"""
 
 from __future__ import annotations
 
@@ -128,7 +131,10 @@ def _concatenate(site: Site) -> Shape:
 
 
 def _may_hold(result: ArrayShape, x: ArrayShape) -> bool:
-    """Of one element type, or both floating: XLA's rule where precisions may mix (ShapeVerifier::SameElementType)."""
+    """Whether element types are equal or both floating, XLA's rule for mixed precision.
+
+    Source: ShapeVerifier::SameElementType.
+    """
     kinds = (result.element_type, x.element_type)
     return kinds[0] is kinds[1] or (kinds[0].is_floating and kinds[1].is_floating)
 
@@ -213,13 +219,13 @@ def _dynamic_update_slice(site: Site) -> Shape:
     for d, (size, whole) in enumerate(zip(update.dimensions, x.dimensions, strict=True)):
         if size > whole >= 0:
             site.fail(f"expected an update of at most {whole} in dimension {d}, not {size}")
-    # An update of the whole dimension brings its own size.
+    # An update of the whole dimension determines its size.
     sizes = zip(dynamics(x), dynamics(update), x.dimensions, update.dimensions, strict=True)
     return make(x.element_type, x.dimensions, [f or (u and a == b) for f, u, a, b in sizes])
 
 
 def _check_starts(site: Site, first: int, rank: int) -> None:
-    """Start indices: a scalar each, or (XLA's old form) one vector of them."""
+    """Check start indices: a scalar each, or (XLA's old form) one vector of them."""
     starts = [site.array(i) for i in range(first, len(site.shapes))]
     if len(starts) == 1 and starts[0].rank == 1:
         if starts[0].dimensions[0] != rank:

@@ -1,4 +1,7 @@
-"""Shapes of elementwise opcodes (InferUnaryOpShape, InferBinaryOpShape, InferTernaryOpShape in xla/service/shape_inference.cc)."""
+"""Shapes of elementwise opcodes (xla/service/shape_inference.cc).
+
+Source: InferUnaryOpShape, InferBinaryOpShape, InferTernaryOpShape.
+"""
 
 from __future__ import annotations
 
@@ -54,10 +57,14 @@ def _is_not_pred(t: PrimitiveType) -> bool:
 
 
 _UNARY: dict[HloOpcode, tuple[_Allowed, str]] = {
-    **dict.fromkeys((_O.FLOOR, _O.CEIL, _O.ROUND_NEAREST_AFZ, _O.ROUND_NEAREST_EVEN, _O.ERF, _O.CBRT), (_is_float, "a floating type")),
+    **dict.fromkeys(
+        (_O.FLOOR, _O.CEIL, _O.ROUND_NEAREST_AFZ, _O.ROUND_NEAREST_EVEN, _O.ERF, _O.CBRT),
+        (_is_float, "a floating type"),
+    ),
     **dict.fromkeys(
         (
-            _O.ACOS, _O.ACOSH, _O.ASIN, _O.ASINH, _O.ATAN, _O.ATANH, _O.COSH, _O.COSINE, _O.EXPONENTIAL, _O.EXPONENTIAL_MINUS_ONE,
+            _O.ACOS, _O.ACOSH, _O.ASIN, _O.ASINH, _O.ATAN, _O.ATANH, _O.COSH, _O.COSINE,
+            _O.EXPONENTIAL, _O.EXPONENTIAL_MINUS_ONE,
             _O.LOG, _O.LOG_PLUS_ONE, _O.LOGISTIC, _O.RSQRT, _O.SINE, _O.SINH, _O.SQRT, _O.TAN, _O.TANH,
         ),
         (_is_float_or_complex, "a floating or complex type"),
@@ -141,7 +148,7 @@ def _binary(site: Site) -> Shape:
 
 
 def _joined(site: Site, kind: PrimitiveType, arrays: Sequence[ArrayShape]) -> ArrayShape:
-    """The dimensions common to all; dynamic where any is."""
+    """The common dimensions; dynamic if any operand's is."""
     first = arrays[0]
     dims, dynamic = first.dimensions, first.dynamic
     for other in arrays[1:]:
@@ -158,7 +165,10 @@ def _joined(site: Site, kind: PrimitiveType, arrays: Sequence[ArrayShape]) -> Ar
 
 
 def _merge(site: Site, a: int, a_dynamic: bool, b: int, b_dynamic: bool) -> tuple[int, bool]:
-    """One dimension of two operands: the more specific of an unbounded and another size; else they must be equal."""
+    """Merge one dimension of two operands.
+
+    An unbounded size gives way to the other; otherwise they must be equal.
+    """
     if a == b:
         return a, a_dynamic or b_dynamic
     if a == -1 and a_dynamic:
@@ -172,7 +182,7 @@ def _merge(site: Site, a: int, a_dynamic: bool, b: int, b_dynamic: bool) -> tupl
 def _select(site: Site) -> Shape:
     site.count(3)
     condition, x, y = site.array(0), site.array(1), site.array(2)
-    # XLA's evaluator takes a scalar condition too, and its own tests have it.
+    # XLA's evaluator accepts a scalar condition too, and its tests use one.
     if condition.element_type is not PrimitiveType.PRED:
         site.fail("expected a first operand of type pred")
     if not same_type(x.element_type, y.element_type):

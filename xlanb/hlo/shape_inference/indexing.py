@@ -1,4 +1,7 @@
-"""Shapes of gather and scatter (InferGatherShape, InferScatterShape in xla/service/shape_inference.cc)."""
+"""Shapes of gather and scatter (xla/service/shape_inference.cc).
+
+Source: InferGatherShape, InferScatterShape.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ def _sorted_axes(site: Site, name: str, rank: int) -> tuple[int, ...]:
 
 
 def _index_dims(site: Site, indices: ArrayShape) -> tuple[list[int], list[bool], int]:
-    """Sizes of the indices, whether each is dynamic, and which is that of the index vectors (one of size 1 is added where it is absent)."""
+    """Sizes of the indices, whether each is dynamic, and the dimension of the index vectors.
+
+    If that dimension is implicit, one of size 1 is added.
+    """
     if not indices.element_type.is_integral:
         site.fail("expected indices of an integer type")
     vector = site.get("index_vector_dim")
@@ -34,7 +40,10 @@ def _index_dims(site: Site, indices: ArrayShape) -> tuple[list[int], list[bool],
 def _check_batching(
     site: Site, x: ArrayShape, sizes: list[int], vector: int, names: tuple[str, str], others: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """The operand's batching dimensions: as many as the indices', of the same sizes, apart from all others."""
+    """The operand's batching dimensions.
+
+    They must match those of the indices in number and size, and be disjoint from all others.
+    """
     of_x, of_indices = _sorted_axes(site, names[0], x.rank), site.axes(names[1], len(sizes))
     if len(of_x) != len(of_indices):
         site.fail(f"expected as many {names[0]} as {names[1]}")
@@ -42,7 +51,7 @@ def _check_batching(
         site.fail(f"expected {names[0]} to be apart from the other dimensions, not {brackets(of_x)}")
     if vector in of_indices:
         site.fail(f"expected {names[1]} without index_vector_dim")
-    # XLA holds a scatter to equal sizes, a gather not.
+    # XLA requires equal sizes of a scatter, but not of a gather.
     pairs = zip(of_x, of_indices, strict=True) if site.opcode is _O.SCATTER else ()
     for i, j in pairs:
         if x.dimensions[i] != sizes[j] and -1 not in (x.dimensions[i], sizes[j]):
@@ -86,7 +95,7 @@ def _gather(site: Site) -> Shape:
 def _interleave(
     window: list[tuple[int, bool]], batch: list[tuple[int, bool]], places: tuple[int, ...]
 ) -> list[tuple[int, bool]]:
-    """`window` at the given places, `batch` in between, each in order."""
+    """Merge `window`, at the given positions, with `batch`, each in order."""
     of_window, of_batch = iter(window), iter(batch)
     return [next(of_window) if d in places else next(of_batch) for d in range(len(window) + len(batch))]
 
@@ -112,7 +121,7 @@ def _scatter(site: Site) -> Shape:
 
 
 def _check_update(site: Site, x: ArrayShape, update: ArrayShape, sizes: list[int], vector: int) -> None:
-    # Out of order, as layout_normalization leaves them, they say that the windows are transposed.
+    # Unsorted, as layout_normalization leaves them, they mean that windows are transposed.
     places = site.axes("update_window_dims", update.rank)
     inserted = _sorted_axes(site, "inserted_window_dims", x.rank)
     index_map = site.axes("scatter_dims_to_operand_dims", x.rank)
@@ -123,7 +132,8 @@ def _check_update(site: Site, x: ArrayShape, update: ArrayShape, sizes: list[int
         site.fail(f"expected each of {x.rank} dimensions to be in update_window_dims, inserted or batching")
     if len(index_map) != sizes[vector]:
         site.fail(
-            f"expected {sizes[vector]} entries in scatter_dims_to_operand_dims, an index vector's size, not {len(index_map)}"
+            f"expected {sizes[vector]} entries in scatter_dims_to_operand_dims, an index vector's "
+            f"size, not {len(index_map)}"
         )
     if update.rank != len(sizes) - 1 + len(places):
         site.fail(f"expected updates of rank {len(sizes) - 1 + len(places)}, not {update.rank}")
@@ -135,5 +145,6 @@ def _check_update(site: Site, x: ArrayShape, update: ArrayShape, sizes: list[int
     found = [s for d, s in enumerate(update.dimensions) if d not in places]
     if any(w != f and -1 not in (w, f) for w, f in zip(wanted, found, strict=True)):
         site.fail(
-            f"expected updates of sizes {brackets(wanted)} in the dimensions that are the indices', not {brackets(found)}"
+            f"expected updates of sizes {brackets(wanted)} in the dimensions that are the "
+            f"indices', not {brackets(found)}"
         )

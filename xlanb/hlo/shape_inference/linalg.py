@@ -1,4 +1,7 @@
-"""Shapes of linear algebra: dot, ragged-dot, convolution, cholesky, triangular-solve, fft (xla/service/shape_inference.cc)."""
+"""Shapes of dot, ragged-dot, convolution, cholesky, triangular-solve and fft.
+
+Source: xla/service/shape_inference.cc.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def _dot(site: Site) -> Shape:
 
 @rule(_O.SCALED_DOT)
 def _scaled_dot(site: Site) -> Shape:
-    """A dot whose operands are scaled by one factor a block of elements: each scale's size divides its operand's."""
+    """A dot whose operands have one scale per block: each scale's size divides its operand's."""
     site.count(4)
     a, b, *scales = site.arrays()
     for which, (operand, scale) in enumerate(zip((a, b), scales, strict=True)):
@@ -43,7 +46,7 @@ def _scaled_dot(site: Site) -> Shape:
 
 
 def _product(site: Site, a: ArrayShape, b: ArrayShape, *, groups: tuple[int, ...] = ()) -> ArrayShape:
-    """Batch dimensions, then the rest of `a`, then the rest of `b` without its dimensions `groups`."""
+    """Batch dimensions, then the free ones of `a`, then those of `b` without its `groups`."""
     a_batch, b_batch = site.axes("lhs_batch_dims", a.rank), site.axes("rhs_batch_dims", b.rank)
     a_sum, b_sum = site.axes("lhs_contracting_dims", a.rank), site.axes("rhs_contracting_dims", b.rank)
     if len(a_sum) != len(b_sum):
@@ -64,7 +67,10 @@ def _product(site: Site, a: ArrayShape, b: ArrayShape, *, groups: tuple[int, ...
 
 @rule(_O.RAGGED_DOT)
 def _ragged_dot(site: Site) -> Shape:
-    """By where the ragged dimension of `a` is: free (a matrix of `b` for each group), contracting (a result for each group), or batch."""
+    """The shape by the kind of the ragged dimension of `a`.
+
+    Free: one matrix of `b` per group. Contracting: one result per group. Or batch.
+    """
     site.count(3)
     a, b, sizes = site.arrays()
     ragged = site.axes("lhs_ragged_dims", a.rank)

@@ -1,4 +1,8 @@
-"""Shapes of what calls a computation over scalars: reduce, reduce-window, select-and-scatter, map, sort, scan (xla/service/shape_inference.cc)."""
+"""Shapes of opcodes that call a computation over scalars.
+
+These are reduce, reduce-window, select-and-scatter, map, sort and scan.
+Source: xla/service/shape_inference.cc.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +24,10 @@ _PREDICATE = make(PrimitiveType.PRED, ())
 def check_reducer(
     site: Site, computation: HloComputation, types: Sequence[PrimitiveType], inits: Sequence[ArrayShape]
 ) -> list[PrimitiveType]:
-    """A reducer takes a scalar accumulator for each array, then a scalar of each array, and gives the accumulators (XLA's VerifyReducerShape).
+    """Check a reducer (XLA's VerifyReducerShape); return the types of its accumulators.
 
-    Floating types may differ in precision. Returns the accumulators' types.
+    It takes a scalar accumulator per array, then a scalar of each array, and returns the
+    accumulators. Floating types may differ in precision.
     """
     name, parameters, n = computation.name, computation.parameters, len(types)
     root = computation.root.shape
@@ -45,14 +50,15 @@ def check_reducer(
         for what, wanted in (("the array's elements", element), ("the accumulator", result)):
             if not compatible(parameters[n + i].shape, wanted, mixed_precision=True):
                 site.fail(
-                    f"expected parameter {n + i} of {name} to have the shape of {what}, {wanted}, not {parameters[n + i].shape}"
+                    f"expected parameter {n + i} of {name} to have the shape of {what}, {wanted}, "
+                    f"not {parameters[n + i].shape}"
                 )
         kinds.append(result.element_type)
     return kinds
 
 
 def _halves(site: Site) -> tuple[list[ArrayShape], list[ArrayShape]]:
-    """The arrays, all of the same dimensions, and as many initial values."""
+    """The arrays, all with the same dimensions, and as many initial values."""
     if not site.shapes or len(site.shapes) % 2:
         site.fail("expected as many initial values as arrays")
     half = len(site.shapes) // 2
@@ -63,7 +69,7 @@ def _halves(site: Site) -> tuple[list[ArrayShape], list[ArrayShape]]:
 
 
 def _gathered(computation: HloComputation, shapes: Sequence[Shape]) -> Shape:
-    """One shape, or a tuple where the computation gives a tuple."""
+    """One shape, or a tuple if the computation returns a tuple."""
     return TupleShape(tuple(shapes)) if isinstance(computation.root.shape, TupleShape) else shapes[0]
 
 
@@ -148,12 +154,14 @@ def _sort(site: Site) -> Shape:
     parameters = compare.parameters
     if len(parameters) != 2 * len(arrays):
         site.fail(
-            f"expected {compare.name} to take {2 * len(arrays)} parameters, a pair for each operand, not {len(parameters)}"
+            f"expected {compare.name} to take {2 * len(arrays)} parameters, a pair for each "
+            f"operand, not {len(parameters)}"
         )
     for i, p in enumerate(parameters):
         if not compatible(p.shape, make(arrays[i // 2].element_type, ()), mixed_precision=True):
             site.fail(
-                f"expected parameter {i} of {compare.name} to be a scalar of type {arrays[i // 2].element_type}, not {p.shape}"
+                f"expected parameter {i} of {compare.name} to be a scalar of type "
+                f"{arrays[i // 2].element_type}, not {p.shape}"
             )
     if not compatible(compare.root.shape, _PREDICATE):
         site.fail(f"expected {compare.name} to return a pred[], not {compare.root.shape}")
@@ -163,7 +171,7 @@ def _sort(site: Site) -> Shape:
 
 @rule(_O.SCAN)
 def _scan(site: Site) -> Shape:
-    """The outputs, one element for each step along the dimension, then the last carries: a tuple where there are several."""
+    """The outputs, stacked along the dimension, then the last carries; a tuple if several."""
     arrays = site.arrays()
     carries = site.get("num_carries")
     count = len(arrays) - carries
@@ -189,7 +197,10 @@ def _scan(site: Site) -> Shape:
 
 
 def _stacked(site: Site, step: Shape, array: ArrayShape, along: int) -> ArrayShape:
-    """What the outputs of all steps make: a scalar computation is applied to every element of a slice."""
+    """The stacked outputs of all steps.
+
+    A scalar computation is applied to every element of a slice.
+    """
     if not isinstance(step, ArrayShape) or not step.is_array:
         site.fail(f"expected a computation that returns arrays, not {step}")
     if not step.dimensions:

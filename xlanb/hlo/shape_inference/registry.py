@@ -1,4 +1,4 @@
-"""Where the rules of shape inference are kept, and what a rule is given."""
+"""The registry of the rules of shape inference, and the arguments of a rule."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Site:
-    """An opcode applied to operand shapes under attributes: what a rule looks at, and what its errors show."""
+    """An opcode with operand shapes and attributes: the argument of a rule, shown in its errors."""
 
     __slots__ = ("attributes", "opcode", "shapes")
 
@@ -27,7 +27,7 @@ class Site:
         self.attributes = attributes
 
     def fail(self, expected: str) -> NoReturn:
-        """Refuse: the message names the opcode, says what was expected and shows the operands.
+        """Raise an error that names the opcode, says what was expected and shows the operands.
 
         Raises:
             ShapeError: always.
@@ -36,7 +36,7 @@ class Site:
         raise ShapeError(f"{self.opcode}({shown}): {expected}")
 
     def array(self, index: int) -> ArrayShape:
-        """The shape of one operand, known to be an array.
+        """The shape of one operand, which must be an array.
 
         Raises:
             ShapeError: it is not, or there is no such operand.
@@ -49,11 +49,11 @@ class Site:
         return shape
 
     def arrays(self) -> list[ArrayShape]:
-        """The shapes of all operands, known to be arrays."""
+        """The shapes of all operands, which must be arrays."""
         return [self.array(i) for i in range(len(self.shapes))]
 
     def tuple_shape(self, index: int) -> TupleShape:
-        """The shape of one operand, known to be a tuple."""
+        """The shape of one operand, which must be a tuple."""
         if index >= len(self.shapes):
             self.fail(f"expected an operand {index}")
         shape = self.shapes[index]
@@ -62,7 +62,7 @@ class Site:
         return shape
 
     def get(self, name: str) -> Any:
-        """An attribute, or the table's default where it is absent; refuses where a required one is missing."""
+        """An attribute, or its default in the table; raises if a required one is missing."""
         value = self.attributes.get(name)
         if value is None:
             row = self.opcode.attribute.get(name)
@@ -72,7 +72,7 @@ class Site:
         return value
 
     def ints(self, name: str) -> tuple[int, ...]:
-        """A list-of-integers attribute, empty where an optional one is absent."""
+        """A list-of-integers attribute; empty if an optional one is absent."""
         value = self.get(name)
         return tuple(value) if value else ()
 
@@ -85,12 +85,12 @@ class Site:
         return found
 
     def count(self, *allowed: int) -> None:
-        """Refuse another number of operands than these."""
+        """Raise if the operand count is none of these."""
         if len(self.shapes) not in allowed:
             self.fail(f"expected {' or '.join(map(str, allowed))} operands, not {len(self.shapes)}")
 
     def axes(self, name: str, rank: int) -> tuple[int, ...]:
-        """A list-of-dimensions attribute: each within `rank`, none twice."""
+        """A list-of-dimensions attribute; raises if one is not below `rank`, or occurs twice."""
         dims = self.ints(name)
         for d in dims:
             if not 0 <= d < rank:
@@ -104,14 +104,14 @@ Rule = Callable[[Site], Shape]
 Check = Callable[[Site, Shape], None]
 
 RULES: dict[HloOpcode, Rule] = {}
-"""Infers the shape from the operands."""
+"""Rules that infer the shape from the operands."""
 
 CHECKS: dict[HloOpcode, Check] = {}
-"""Checks a given shape that cannot be inferred."""
+"""Rules that check a given shape that cannot be inferred."""
 
 
 def rule(*opcodes: HloOpcode) -> Callable[[Rule], Rule]:
-    """Register the inference of these opcodes."""
+    """Register an inference rule for these opcodes."""
 
     def register(function: Rule) -> Rule:
         if twice := RULES.keys() & set(opcodes):
@@ -123,7 +123,7 @@ def rule(*opcodes: HloOpcode) -> Callable[[Rule], Rule]:
 
 
 def check_rule(*opcodes: HloOpcode) -> Callable[[Check], Check]:
-    """Register the check of these opcodes, whose shape has to be given."""
+    """Register a check for these opcodes, whose shape must be given."""
 
     def register(function: Check) -> Check:
         if twice := CHECKS.keys() & set(opcodes):
@@ -134,28 +134,31 @@ def check_rule(*opcodes: HloOpcode) -> Callable[[Check], Check]:
     return register
 
 
-# -- what many rules need ---------------------------------------------------------------------------------------
+# -- what many rules need --------------------------------------------------------------------------
 
 _COMPONENT = {PrimitiveType.C64: PrimitiveType.F32, PrimitiveType.C128: PrimitiveType.F64}
 
 
 def component_type(kind: PrimitiveType) -> PrimitiveType:
-    """The real type of a complex one's parts; a real type itself."""
+    """The real type of a complex type's parts; a real type itself."""
     return _COMPONENT.get(kind, kind)
 
 
 def same_type(a: PrimitiveType, b: PrimitiveType) -> bool:
-    """Equal, or both floating: XLA lets one instruction mix precisions."""
+    """Whether types are equal or both floating: XLA lets one instruction mix precisions."""
     return a is b or (a.is_floating and b.is_floating)
 
 
 def higher_precision(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:
-    """The type that holds both best: complex before real, then range, then precision, then width, then sign (XLA's HigherPrecisionType)."""
+    """The type that represents both best (XLA's HigherPrecisionType).
+
+    Complex before real, then by range, precision, width and sign.
+    """
     return a if a is b or _precision(a) >= _precision(b) else b
 
 
 def product_type(a: PrimitiveType, b: PrimitiveType, result: PrimitiveType) -> PrimitiveType:
-    """The type in which a dot or convolution of `a` by `b` computes before it gives `result`.
+    """The type in which a dot or convolution of `a` by `b` computes a result of type `result`.
 
     Operands are converted to it, and the sums from it: XLA's result_caster and operand_upcaster.
     """
@@ -166,7 +169,8 @@ def product_type(a: PrimitiveType, b: PrimitiveType, result: PrimitiveType) -> P
 def _precision(kind: PrimitiveType) -> tuple[bool, float, float, int, bool]:
     real = component_type(kind)
     if not real.is_floating:
-        bits = 0 if kind is PrimitiveType.PRED else kind.bits  # any integer holds more, also of fewer bits than a byte
+        # any integer has a wider range, even below a byte
+        bits = 0 if kind is PrimitiveType.PRED else kind.bits
         return kind.is_complex, -math.inf, -math.inf, bits, kind.is_signed
     info = finfo(real.dtype)
     return kind.is_complex, float(info.maxexp), float(info.nmant), kind.bits, kind.is_signed
@@ -179,12 +183,12 @@ def make(kind: PrimitiveType, dimensions: Sequence[int], dynamic: Sequence[bool]
 
 
 def dynamics(shape: ArrayShape) -> tuple[bool, ...]:
-    """One flag a dimension."""
+    """One flag per dimension: whether it is dynamic."""
     return shape.dynamic or (False,) * len(shape.dimensions)
 
 
 def row_major(shape: Shape) -> Shape:
-    """The same shape, every array row major."""
+    """The same shape with every array row-major."""
     if isinstance(shape, TupleShape):
         return TupleShape(tuple(map(row_major, shape.shapes)))
     if isinstance(shape, ArrayShape) and shape.is_array:
@@ -194,7 +198,10 @@ def row_major(shape: Shape) -> Shape:
 
 
 def compatible(a: Shape, b: Shape, *, mixed_precision: bool = False) -> bool:
-    """Equal but for layouts and for which dimensions are dynamic (XLA's ShapeUtil::Compatible); `mixed_precision` lets floating types differ too."""
+    """Whether shapes are equal except for layouts and dynamic flags (ShapeUtil::Compatible).
+
+    With `mixed_precision` floating types may differ too.
+    """
     if a is b:
         return True
     if isinstance(a, ArrayShape):
@@ -211,16 +218,16 @@ def compatible(a: Shape, b: Shape, *, mixed_precision: bool = False) -> bool:
 
 
 def brackets(numbers: Sequence[int]) -> str:
-    """A list of dimensions as HLO writes it."""
+    """A list of dimensions as HLO prints it."""
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
 def group_prefix(ragged: int, batch: Sequence[int], contracting: Sequence[int], rank: int) -> tuple[int, ...]:
-    """The dimensions of a ragged-dot's lhs, of this rank, that precede the groups if its group
-    sizes are not a vector.
+    """The dimensions of a ragged-dot's lhs that come before the groups in the group sizes.
 
-    These are the batch dimensions and those of the ragged one's own kind (contracting or free) before it; of a
-    ragged batch dimension the batch dimensions before it.
+    There are some only if the group sizes are not a vector. They are the batch dimensions, then the
+    dimensions of the ragged one's kind (contracting or free) before it. For a ragged batch
+    dimension they are the batch dimensions before it. `rank` is the lhs's.
     """
     if ragged in batch:
         return tuple(batch[: list(batch).index(ragged)])

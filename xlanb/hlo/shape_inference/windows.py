@@ -1,4 +1,7 @@
-"""The sizes that windows sliding over an array leave (InferWindowOutputShape in xla/service/shape_inference.cc)."""
+"""Output sizes of windows over an array.
+
+Source: InferWindowOutputShape in xla/service/shape_inference.cc.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,19 @@ from xlanb.shape import ArrayShape, PrimitiveType
 
 
 def dilated(size: int, dilation: int) -> int:
-    """A size with `dilation - 1` holes between any two elements."""
+    """A size with `dilation - 1` holes between adjacent elements."""
     return (size - 1) * dilation + 1 if size > 0 else 0
 
 
 def window_count(size: int, window: WindowDimension) -> int:
-    """How many windows fit one dimension of the given size, padding counted."""
+    """How many windows fit into a dimension of this size, including padding."""
     padded = dilated(size, window.base_dilation) + window.padding_low + window.padding_high
     reach = dilated(window.size, window.window_dilation)
     return 0 if padded <= 0 or reach > padded else (padded - reach) // window.stride + 1
 
 
 def check_window(site: Site, window: Window | None, rank: int) -> Window:
-    """The window, known to have a dimension for each of `rank`, all of positive size, stride and dilations."""
+    """The window, which must have `rank` dimensions with positive sizes, strides and dilations."""
     window = window or Window()
     if len(window.dimensions) != rank:
         site.fail(f"expected a window of {rank} dimensions, not {len(window.dimensions)}")
@@ -37,7 +40,7 @@ def check_window(site: Site, window: Window | None, rank: int) -> Window:
 
 
 def window_output(site: Site, base: ArrayShape, window: Window | None, kind: PrimitiveType) -> ArrayShape:
-    """One element of type `kind` for each window over `base`."""
+    """The shape with one element of type `kind` per window over `base`."""
     found = check_window(site, window, base.rank)
     sizes = [
         window_count(size, w) if size >= 0 else size for size, w in zip(base.dimensions, found.dimensions, strict=True)

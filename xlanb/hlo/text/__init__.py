@@ -1,1 +1,1 @@
-"""HLO text, in (parser) and out (printer)."""
+"""HLO text: parser and printer."""

@@ -1,8 +1,9 @@
-"""The tokens of HLO text: one Cursor over the text, each token one regular-expression match.
+"""The tokens of HLO text: a Cursor over the text, one regular-expression match per token.
 
-The rules are those of xla/hlo/parser/hlo_lexer.cc: an identifier that is followed at once by `=` is an attribute name, by `:` a name; numbers,
-`1x2` lists, `1_2` paddings and dimension labels are told apart by their whole text; comments are blanks. Nothing is tokenised ahead: the
-parser asks for what it expects, and a Cursor always stands at the start of a token.
+The rules are those of xla/hlo/parser/hlo_lexer.cc. An identifier directly followed by `=` is an
+attribute name, by `:` a name. Numbers, `1x2` lists, `1_2` paddings and dimension labels are
+distinguished by their whole text. Comments are blanks. Nothing is tokenized in advance: the parser
+requests the token it expects, and a Cursor is always at the start of a token.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from xlanb.errors import HloParseError
 from xlanb.shape.primitive_type import BY_TEXT as PRIMITIVE_TYPES
 
 MAX_DEPTH = 100
-"""The maximum nesting of operands, computations, shapes and literals; deeper raises HloParseError."""
+"""The maximum nesting of operands, computations, shapes and literals.
+
+Deeper nesting raises HloParseError.
+"""
 
 _STRING = r'"[^"\\]*(?:\\[\s\S][^"\\]*)*"' + r"|'[^'\\]*(?:\\[\s\S][^'\\]*)*'"
-# A quote that is never closed takes the rest: looking for its end again from every later quote would be quadratic.
-# It begins with a set of characters: those re looks for quickly.
+# An unclosed quote matches the rest of the text: searching for its end again from every later quote
+# would be quadratic. The pattern begins with a character set, which re finds quickly.
 _COMMENT = re.compile(
     r"""["'/](?:(?<=")[^"\\]*(?:\\[\s\S][^"\\]*)*"|(?<=')[^'\\]*(?:\\[\s\S][^'\\]*)*'"""
     r"""|(?<=["'])(?P<open>[\s\S]*)|(?<=/)(?:/[^\n\r]*|\*[\s\S]*?\*/|\*))"""
@@ -58,7 +62,8 @@ _SIMPLE_ESCAPES = {
 _INT_MIN, _UINT_MAX = -(2**63), 2**64 - 1
 
 KEYWORDS = frozenset(
-    "true false inf nan HloModule ENTRY ROOT FileLocations FileNames FunctionNames StackFrames maximal replicated manual "
+    "true false inf nan HloModule ENTRY ROOT FileLocations FileNames FunctionNames StackFrames "
+    "maximal replicated manual "
     "last_tile_dim_replicate shard_as shard_like unknown unreduced".split()
 )
 RESERVED = KEYWORDS | frozenset(t for t in PRIMITIVE_TYPES if t not in ("tuple", "b"))
@@ -66,9 +71,11 @@ RESERVED = KEYWORDS | frozenset(t for t in PRIMITIVE_TYPES if t not in ("tuple",
 
 
 class Cursor:
-    """A place in a text: `text` has its comments blanked out, `source` is as given, offsets are the same in both.
+    """A position in a text.
 
-    `filled` counts the elements of literals that the text left out. Every method that reads a token eats the blanks behind it, and raises HloParseError at the token where something else stands.
+    `text` has its comments replaced by blanks, `source` is the original; offsets are the same in
+    both. `filled` counts the elements of literals that the text left out. Every method that reads a
+    token also skips the blanks after it, and raises HloParseError if there is another token.
     """
 
     __slots__ = ("depth", "end", "filled", "pos", "source", "text")
@@ -83,32 +90,32 @@ class Cursor:
         self.skip()
 
     def fail(self, message: str, at: int | None = None) -> NoReturn:
-        """Raise HloParseError that shows the line of `at` (by default: of the token here)."""
+        """Raise HloParseError that shows the line of `at` (by default the current token's)."""
         raise HloParseError(message, self.source, self.pos if at is None else at)
 
     def skip(self) -> None:
-        """Go on to the next token."""
+        """Skip blanks to the next token."""
         self.pos = skipped(self.text, self.pos)
 
     def enter(self) -> None:
-        """One level deeper; the level is left by `self.depth -= 1`."""
+        """Enter a nesting level; `self.depth -= 1` leaves it."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             self.fail(f"nested more than {MAX_DEPTH} deep")
 
     @property
     def at_end(self) -> bool:
-        """Whether nothing is left."""
+        """Whether the end of the text is reached."""
         return self.pos >= self.end
 
-    # -- punctuation --------------------------------------------------------------------------------------------
+    # -- punctuation -------------------------------------------------------------------------------
 
     def at(self, mark: str) -> bool:
-        """Whether a punctuation mark stands here."""
+        """Whether a punctuation mark is next."""
         return self.text.startswith(mark, self.pos)
 
     def accept(self, mark: str) -> bool:
-        """Eat a punctuation mark if it stands here."""
+        """Read a punctuation mark if it is next; return whether it was."""
         if not self.text.startswith(mark, self.pos):
             return False
         self.pos += len(mark)
@@ -116,19 +123,19 @@ class Cursor:
         return True
 
     def expect(self, mark: str, where: str = "") -> None:
-        """Eat a punctuation mark that has to stand here."""
+        """Read a punctuation mark that must be next."""
         if not self.accept(mark):
             self.fail(f"expects '{mark}'{' ' + where if where else ''}")
 
-    # -- identifiers --------------------------------------------------------------------------------------------
+    # -- identifiers -------------------------------------------------------------------------------
 
     def peek_word(self) -> str:
-        """The bare identifier here ("" if something else stands here); nothing is eaten."""
+        """The bare identifier that is next, or ""; nothing is read."""
         found = _WORD.match(self.text, self.pos)
         return found[1] if found else ""
 
     def word(self, what: str = "a word") -> str:
-        """A bare identifier."""
+        """Read a bare identifier."""
         found = _WORD.match(self.text, self.pos)
         if found is None:
             self.fail(f"expects {what}")
@@ -136,7 +143,7 @@ class Cursor:
         return found[1]
 
     def accept_word(self, word: str) -> bool:
-        """Eat a certain bare identifier if it stands here."""
+        """Read a certain bare identifier if it is next; return whether it was."""
         found = _WORD.match(self.text, self.pos)
         if found is None or found[1] != word:
             return False
@@ -144,7 +151,7 @@ class Cursor:
         return True
 
     def try_name(self) -> str:
-        """A name with or without %, or `name:`; "" and nothing eaten where none stands here."""
+        """Read a name with or without %, or `name:`; "" if none is next."""
         found = _NAME.match(self.text, self.pos)
         if found is None:
             return ""
@@ -157,14 +164,14 @@ class Cursor:
         return percent or bare
 
     def name(self, what: str = "name") -> str:
-        """A name with or without %."""
+        """Read a name with or without %."""
         found = self.try_name()
         if not found:
             self.fail(f"expects {what}")
         return found
 
     def attribute_name(self) -> str:
-        """An identifier with `=` at once behind it; both are eaten."""
+        """Read an identifier directly followed by `=`, and the `=`."""
         found = _ATTRIBUTE.match(self.text, self.pos)
         if found is None:
             self.fail("expects attribute name")
@@ -172,31 +179,34 @@ class Cursor:
         return found[1]
 
     def labels(self) -> str:
-        """Dimension labels, `b01f_01io->b01f`."""
+        """Read dimension labels, `b01f_01io->b01f`."""
         found = _LABELS.match(self.text, self.pos)
         if found is None:
             self.fail("expects dim labels pattern, e.g., 'bf0_0io->0bf'")
         self.pos = found.end()
         return found[1]
 
-    # -- numbers ------------------------------------------------------------------------------------------------
+    # -- numbers -----------------------------------------------------------------------------------
 
     def number_kind(self) -> tuple[str, str]:
-        """What the number-like token here is ("float", "labels", "dxd", "pad", "int" or "") and its text; nothing is eaten."""
+        """The kind and text of the number-like token that is next; nothing is read.
+
+        The kind is "float", "labels", "dxd", "pad", "int" or "".
+        """
         found = _NUMBER.match(self.text, self.pos)
         return (found.lastgroup or "", found[0]) if found else ("", "")
 
     def eat(self, text: str) -> None:
-        """Eat a token whose text is known to stand here."""
+        """Skip a token whose text is known."""
         self.pos += len(text)
         self.skip()
 
     def is_int(self) -> bool:
-        """Whether an integer stands here."""
+        """Whether an integer is next."""
         return self.number_kind()[0] == "int"
 
     def integer(self) -> int:
-        """A 64-bit integer; as in XLA, 2**63 and more wrap around to negative values."""
+        """Read a 64-bit integer; as in XLA, 2**63 and more wrap around to negative values."""
         kind, text = self.number_kind()
         if kind != "int":
             self.fail("expects integer")
@@ -205,7 +215,7 @@ class Cursor:
         return value
 
     def plain_integer(self) -> int:
-        """An integer in a list of integers, where `1_2` and `1x2` are not tokens of their own."""
+        """Read an integer in a list of integers, where `1_2` and `1x2` are not tokens."""
         found = _INT.match(self.text, self.pos)
         if found is None:
             self.fail("expects integer")
@@ -220,7 +230,7 @@ class Cursor:
         return value - 2**64 if value >= 2**63 else value
 
     def boolean(self) -> bool:
-        """true or false."""
+        """Read true or false."""
         word = self.peek_word()
         if word not in ("true", "false"):
             self.fail("expects true or false")
@@ -228,7 +238,7 @@ class Cursor:
         return word == "true"
 
     def ints(self, start: str = "{", stop: str = "}", comma: str = ",") -> tuple[int, ...]:
-        """A list of integers, `{1,2}`."""
+        """Read a list of integers, `{1,2}`."""
         if start == "{" and comma == ",":
             found = _INTS.match(self.text, self.pos)
             if found is not None:
@@ -243,14 +253,14 @@ class Cursor:
         self.expect(stop, "at the end of a list")
         return tuple(out)
 
-    # -- strings ------------------------------------------------------------------------------------------------
+    # -- strings -----------------------------------------------------------------------------------
 
     def at_string(self) -> bool:
-        """Whether a quoted string starts here."""
+        """Whether a quoted string is next."""
         return self.text.startswith(('"', "'"), self.pos)
 
     def string(self) -> str:
-        """A quoted string, its escapes resolved."""
+        """Read a quoted string and resolve its escapes."""
         found = _STRING_TOKEN.match(self.source, self.pos)
         if found is None:
             self.fail("expects string")
@@ -262,7 +272,7 @@ class Cursor:
         return value
 
     def json_dict(self) -> str:
-        """Text in balanced braces, verbatim; braces within double quotes do not count."""
+        """Read text in balanced braces, verbatim; braces within double quotes do not count."""
         start = self.pos
         if not self.at("{"):
             self.fail("expects JSON dict")
@@ -287,14 +297,14 @@ def skipped(text: str, pos: int) -> int:
 
 
 def has_comment(source: str) -> bool:
-    """Whether something in it, not within strings, reads as a comment, or as a string that does not end."""
+    """Whether it contains a comment outside strings, or an unterminated string."""
     if "//" not in source and "/*" not in source and "'" not in source:
         return False
     return any(found[0][0] == "/" or found.lastgroup == "open" for found in _COMMENT.finditer(source))
 
 
 def blank_comments(source: str) -> str:
-    """The text with every comment (not within strings) replaced by blanks of the same length.
+    """Replace every comment outside strings by blanks of the same length.
 
     Raises:
         HloParseError: a comment is not closed.
@@ -314,9 +324,9 @@ def blank_comments(source: str) -> str:
 
 
 def check_characters(source: str) -> None:
-    """Raise HloParseError where a text has half of a surrogate pair: strings of programs are bytes, and UTF-8 has none for it.
+    """Raise HloParseError if a text has an unpaired surrogate, which UTF-8 cannot encode.
 
-    A byte that is not UTF-8 may stand in a text as Python's `surrogateescape` decodes it.
+    A byte that is not UTF-8 may occur as Python's `surrogateescape` decodes it.
     """
     try:
         source.encode("utf-8", "surrogateescape")
@@ -329,7 +339,7 @@ def unescape(text: str, cursor: Cursor) -> str:
     """Resolve C escapes. Octal and hex escapes are bytes of UTF-8, as in absl::CUnescape.
 
     Raises:
-        HloParseError: an escape is unknown, or the bytes are no UTF-8.
+        HloParseError: an escape is unknown, or the bytes are not UTF-8.
     """
 
     def resolve(found: re.Match[str]) -> bytes:

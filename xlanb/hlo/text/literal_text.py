@@ -1,4 +1,7 @@
-"""Literals in HLO text, in and out: `{ { 1, 2 }, { 3, 4 } }`, `(1, -inf)`, `nan(0x7f)`, `{...}` (ParseDenseLiteral, literal.cc)."""
+"""Parse and print literals in HLO text: `{ { 1, 2 }, { 3, 4 } }`, `(1, -inf)`, `{...}`.
+
+Source: ParseDenseLiteral, literal.cc.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _TOKEN = re.compile(
 )
 _ELIDED = re.compile(r"\{[ \t\n\r]*\.\.\.[ \t\n\r]*\}")
 _MANY = 32
-"""Elements from which on a literal is first tried to be read at once."""
+"""Literals with at least this many elements are first read in one go, if they are plain."""
 _PLAIN_INTEGER = re.compile(rb"-?[0-9]{1,18}+(?![0-9])")
 _PLAIN_FLOAT = re.compile(rb"-?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+(?![0-9.eE])")
 _HEX_PAYLOAD = re.compile(r"\(0x([0-9a-fA-F]+)\)")
@@ -58,20 +61,23 @@ _DIGITS = {
     PrimitiveType.F8E8M0FNU: 2,
     PrimitiveType.F4E2M1FN: 2,
 }
-"""Significant digits that tell all values of the type apart (std::numeric_limits::max_digits10)."""
+"""Significant digits that distinguish all values of a type (numeric_limits::max_digits10)."""
 
 _E8M0_HALFWAY = 1.5 * 2.0**-127
-"""Between the two smallest values of f8e8m0fnu. XLA prints 2^-127 as 5.9e-39, and reads that, which is larger, as 2^-126."""
+"""Halfway between the two smallest values of f8e8m0fnu.
+
+XLA prints 2^-127 as 5.9e-39, which is larger, and reads that as 2^-126.
+"""
 
 
-# -- reading ----------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def parse_literal(cursor: Cursor, shape: Shape) -> Literal:
-    """A literal of a known shape.
+    """Read a literal of a known shape.
 
     Raises:
-        HloParseError: braces, counts or values do not fit the shape.
+        HloParseError: braces, counts or values do not match the shape.
     """
     if isinstance(shape, TupleShape):
         return _parse_tuple(cursor, shape)
@@ -81,10 +87,13 @@ def parse_literal(cursor: Cursor, shape: Shape) -> Literal:
 
 
 def _held(shape: ArrayShape) -> ArrayShape:
-    """The shape of a literal for a constant of a shape: XLA makes it of the bounds, as the shape of a constant is never dynamic."""
+    """The shape of the literal of a constant.
+
+    As in XLA it has the bounds of dynamic dimensions, since a constant is never dynamic.
+    """
     layout = shape.layout
     if layout is not None and layout.element_size_in_bits and shape.element_type.bits < 8:
-        # A literal holds an element a byte: its layout says nothing of packing.
+        # A literal stores an element per byte, so its layout has no packing.
         layout = replace(layout, element_size_in_bits=0)
     if shape.dynamic or layout is not shape.layout:
         return ArrayShape(shape.element_type, shape.dimensions, layout)
@@ -93,7 +102,7 @@ def _held(shape: ArrayShape) -> ArrayShape:
 
 def _parse_tuple(cursor: Cursor, shape: TupleShape) -> Literal:
     if _ELIDED.match(cursor.text, cursor.pos):
-        # XLA prints every tuple constant so, and does not read it; dumps would not open.
+        # XLA prints tuple constants like this, but does not read them; dumps need it.
         cursor.expect("{")
         cursor.expect("...")
         cursor.expect("}")
@@ -111,7 +120,7 @@ def _parse_tuple(cursor: Cursor, shape: TupleShape) -> Literal:
 
 
 def _elided(cursor: Cursor, shape: Shape) -> Literal:
-    """Zeros for the elements that were left out; an array without elements is whole."""
+    """Zeros for elided elements; an array without elements is complete."""
     if isinstance(shape, TupleShape):
         elements = tuple(_elided(cursor, s) for s in shape.shapes)
         return Literal(TupleShape(tuple(e.shape for e in elements)), elements=elements, is_elided=True)
@@ -127,7 +136,10 @@ def _elided(cursor: Cursor, shape: Shape) -> Literal:
 
 
 class _Dense:
-    """Reads one array literal: the braces are checked against the dimensions, the values against the element type."""
+    """Reads one array literal.
+
+    Checks the braces against the dimensions, and the values against the element type.
+    """
 
     def __init__(self, cursor: Cursor, shape: ArrayShape) -> None:
         self.cursor = cursor
@@ -157,7 +169,8 @@ class _Dense:
             kind = token.lastgroup
             cursor.pos = token.end()
             if kind in ("number", "word"):
-                # XLA takes a value at any level and counts it only at the innermost one: `f32[2] constant(1)` is {1, 0}.
+                # XLA accepts a value at any level and counts it only at the innermost one: `f32[2]
+                # constant(1)` is {1, 0}.
                 seen[level] += level == rank
                 self._add(token)
             elif kind == "open":
@@ -189,9 +202,10 @@ class _Dense:
         return self._finish()
 
     def _read_plain(self) -> bool:
-        """Read all elements at once where each is a plain number and every brace and comma is there; else nothing.
+        """Read all elements at once if they are plain numbers with all braces and commas.
 
-        The literal ends with the first run of as many closing braces as it has dimensions.
+        Otherwise read nothing. The literal ends with the first run of as many closing braces as
+        dimensions.
         """
         cursor, shape = self.cursor, self.shape
         end = re.compile(r"\}" + r"[ \t\n\r]*\}" * (shape.rank - 1)).search(cursor.text, cursor.pos)
@@ -251,7 +265,7 @@ class _Dense:
         if "nan" in text:
             self._nan(text, len(self.values), 0)
             return math.nan
-        value = float(text)  # of "-0", too: XLA prints -0.0 so, though it reads 0 there
+        value = float(text)  # also "-0": XLA prints -0.0 like this, though it reads 0
         if math.isinf(value) and "inf" not in text:
             raise ValueError("Constant is out of range for double")
         return value
@@ -263,7 +277,7 @@ class _Dense:
         if payload and not 0 < wanted <= _F64_PAYLOAD:
             raise ValueError("NaN payload out of range")
         if payload and wanted == 1 << 51:
-            wanted = 0  # the quiet bit of a double says no more than plain nan
+            wanted = 0  # a double's quiet bit alone means plain nan
         if wanted >= 1 << bits and wanted:
             raise ValueError(
                 f"tries to set NaN payload {wanted:#x} to a literal of {self.type}, but it is out of range"
@@ -296,7 +310,7 @@ class _Dense:
             else:
                 cursor.pos += 1
         if math.isnan(parts[0]):
-            # XLA gives the imaginary part the NaN of the real part, whatever the text says.
+            # XLA gives the imaginary part the NaN of the real part, whatever the text.
             real = next(n for n in reversed(self.nans) if n[1] == 0)
             if self.nans[-1][1] == 1:
                 self.nans.pop()
@@ -337,10 +351,11 @@ class _Dense:
                 array = np.array(self.values, np.complex128).astype(dtype)
             else:
                 wide = np.array(self.values, np.float64)
-                # XLA's small types are made from float, so that the rounding is double as there.
+                # XLA converts to its small types through float, so rounding happens twice.
                 array = wide if self.type is PrimitiveType.F64 else wide.astype(np.float32).astype(dtype)
                 if self.type is PrimitiveType.F8E8M0FNU:
-                    array.view(np.uint8)[(wide > 0) & (wide < _E8M0_HALFWAY)] = 0  # the bits of 2^-127
+                    # the bits of 2^-127
+                    array.view(np.uint8)[(wide > 0) & (wide < _E8M0_HALFWAY)] = 0
                 self._check_range(wide, array)
         for index, part, negative, payload in self.nans:
             _set_nan(array, self.type, index, part, negative, payload)
@@ -369,15 +384,15 @@ def _skeleton(dimensions: Sequence[int]) -> bytes:
 
 
 def _single_digits(found: bytes, skeleton: bytes) -> np.ndarray[Any, Any] | None:
-    """The digits in place of the zeros; None where anything else differs."""
+    """The digits in place of the zeros; None if anything else differs."""
     text, zeros = np.frombuffer(found, np.uint8), np.frombuffer(skeleton, np.uint8)
     is_value = zeros == ord("0")
-    values = text[is_value] - ord("0")  # unsigned: what is less than "0" is large
+    values = text[is_value] - ord("0")  # as unsigned, values below "0" are large
     return values.astype(np.int64) if (values < 10).all() and (text == zeros)[~is_value].all() else None
 
 
 def _numbers(found: bytes, skeleton: bytes, kind: PrimitiveType) -> np.ndarray[Any, Any] | None:
-    """The numbers in place of the zeros; None where anything else differs."""
+    """The numbers in place of the zeros; None if anything else differs."""
     pattern, dtype = (_PLAIN_FLOAT, np.float64) if kind.is_floating else (_PLAIN_INTEGER, np.int64)
     if pattern.sub(b"0", found) != skeleton:
         return None
@@ -385,7 +400,10 @@ def _numbers(found: bytes, skeleton: bytes, kind: PrimitiveType) -> np.ndarray[A
 
 
 def _all_fit(values: np.ndarray[Any, Any], kind: PrimitiveType) -> bool:
-    """Whether all are in the range of their type (of floats that of a double): messages about others name the element."""
+    """Whether all values are in their type's range (floats: finite as double).
+
+    If not, the values are read one by one, for a message that names the element.
+    """
     if kind.is_floating:
         return bool(np.isfinite(values).all())
     if kind is PrimitiveType.PRED:
@@ -406,7 +424,7 @@ def _int64(text: str, kind: PrimitiveType) -> int:
 def _set_nan(
     array: np.ndarray[Any, Any], kind: PrimitiveType, index: int, part: int, negative: bool, payload: int
 ) -> None:
-    """Write a NaN of a certain sign and payload (0: the quiet NaN) by its bits."""
+    """Write a NaN of a given sign and payload (0: the quiet NaN) by its bits."""
     bits = _PAYLOAD_BITS.get(kind)
     if kind.is_complex:
         half = array.view(np.float32 if kind is PrimitiveType.C64 else np.float64)
@@ -421,15 +439,21 @@ def _set_nan(
         raw[index] = sign | 0x7F
 
 
-# -- writing ----------------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------------------
 
 
 _EMPTY_ROWS = 1000
-"""The most pairs of braces written for an empty array: f32[1000000000000,0] has as many as rows."""
+"""The most pairs of braces printed for an empty array.
+
+f32[1000000000000,0] has as many as rows.
+"""
 
 
 def literal_text(literal: Literal, *, large: bool = False) -> str:
-    """What stands in the parentheses of a constant: `{...}` where there are many elements, or for a tuple, unless `large`, and for many empty rows."""
+    """The text in the parentheses of a constant.
+
+    `{...}` for many elements or a tuple, unless `large`, and for many empty rows.
+    """
     shape = literal.shape
     if isinstance(shape, TupleShape):
         return "{...}" if not large else "( " + ", ".join(typed_literal_text(e) for e in literal.elements) + " )"
@@ -452,7 +476,7 @@ def typed_literal_text(literal: Literal) -> str:
 
 
 def element_text(value: Any, kind: PrimitiveType, *, scalar: bool = False) -> str:
-    """One element as XLA writes it: enough digits to read the same value back."""
+    """One element as XLA prints it: enough digits to read the same value back."""
     if kind is PrimitiveType.PRED:
         return ("true" if value else "false") if scalar else ("1" if value else "0")
     if kind.is_integral:
@@ -464,7 +488,7 @@ def element_text(value: Any, kind: PrimitiveType, *, scalar: bool = False) -> st
 
 
 def float_text(value: Any, kind: PrimitiveType) -> str:
-    """A real number: six digits of f32 (15 of f64) where they suffice, else nine (17)."""
+    """A real number: six digits for f32 (15 for f64) if they are exact, else nine (17)."""
     wide = float(value)
     if math.isnan(wide):
         return _nan_text(value, kind)
@@ -480,7 +504,7 @@ def float_text(value: Any, kind: PrimitiveType) -> str:
 
 
 def _general(value: float, digits: int) -> str:
-    """C's %.*g; Python's differs in nothing but the spelling of infinities."""
+    """C's %.*g; Python's differs only in the spelling of infinities."""
     return f"{value:.{digits}g}"
 
 
@@ -488,7 +512,8 @@ def _nan_text(value: Any, kind: PrimitiveType) -> str:
     array = np.asarray(value)
     size = array.dtype.itemsize
     raw = int(array.reshape(1).view(f"u{size}")[0])
-    # The sign of a NaN of a type without negative NaNs (fnuz, e8m0) comes from its conversion to double, as in XLA.
+    # If a type has no negative NaN (fnuz, e8m0), a NaN's sign is that of its conversion to double,
+    # as in XLA.
     negative = math.copysign(1.0, float(value)) < 0 if kind not in _PAYLOAD_BITS else raw >> (8 * size - 1)
     text = "-nan" if negative else "nan"
     bits = _PAYLOAD_BITS.get(kind, 0)
@@ -497,7 +522,10 @@ def _nan_text(value: Any, kind: PrimitiveType) -> str:
 
 
 def _nested(values: list[str], dimensions: tuple[int, ...]) -> str:
-    """Values in row-major order in braces, in XLA's one-line form: from rank 4 on, indices are annotated."""
+    """Values in row-major order in braces, in XLA's one-line form.
+
+    From rank 4 on, indices are annotated.
+    """
     rank = len(dimensions)
     if rank == 1:
         return "{" + ", ".join(values) + "}"

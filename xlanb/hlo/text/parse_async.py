@@ -1,4 +1,7 @@
-"""Asynchronous instructions in HLO text, in both spellings: `async-start(..), calls=..` and `add-start(..)` (hlo_parser.cc, hlo_instructions.cc)."""
+"""Asynchronous instructions in HLO text: `async-start(..), calls=..` and `add-start(..)`.
+
+Source: hlo_parser.cc, hlo_instructions.cc.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,10 @@ _NOT_WRAPPED = ("sharding", "control-predecessors")
 
 
 class Async:
-    """Reads what stands behind the operands of one asynchronous instruction; `attributes` and `common` are filled in.
+    """Reads the rest of one asynchronous instruction after its operands.
 
-    `wrapped` is the opcode in `add-start`, None in `async-start`.
+    Fills in `attributes` and `common`. `wrapped` is the opcode in `add-start`, None for
+    `async-start`.
     """
 
     def __init__(
@@ -54,7 +58,7 @@ class Async:
         """Read the attributes and check the chain.
 
         Raises:
-            HloParseError: the instruction does not continue a chain, or does not agree with its beginning.
+            HloParseError: the instruction does not continue a chain, or contradicts its start.
         """
         if self.opcode is not HloOpcode.ASYNC_DONE:
             self._check_shape()
@@ -64,7 +68,7 @@ class Async:
         else:
             calls = self._read_rest()
         if calls is not None:
-            # XLA gives them to the instruction that runs aside, too.
+            # XLA also gives them to the wrapped instruction.
             self.parser.set_common(calls.root, {k: v for k, v in self.common.items() if k not in _NOT_WRAPPED})
 
     def _check_shape(self) -> None:
@@ -87,9 +91,10 @@ class Async:
         _set_thread(attributes["calls"], attributes.get("async_execution_thread", ""))
 
     def _read_rest(self) -> HloComputation | None:
-        """async-update and async-done: what they name must be what their async-start names; they do not keep it.
+        """Read an async-update or async-done; return the computation of its async-start.
 
-        None where no async-start is known yet: the state comes into a loop's body from outside.
+        Attributes must equal those of the async-start, and are not kept. None if no async-start is
+        known: the state enters a loop's body from outside.
         """
         cursor, operands, attributes = self.cursor, self.operands, self.attributes
         if not operands:
@@ -118,7 +123,7 @@ class Async:
         return expected
 
     def _names(self) -> list[str]:
-        """The attributes of an async-update or async-done."""
+        """The names of the attributes of an async-update or async-done."""
         names = ["async_execution_thread"]
         if self.wrapped is None:
             names.append("calls")
@@ -127,9 +132,7 @@ class Async:
         return names
 
     def _complete(self, computation: HloComputation, begun: Shape) -> None:
-        """Add the operands and the result of this link of the chain to the asynchronous
-        instruction.
-        """
+        """Add this link's operands and result to the asynchronous instruction."""
         if self.opcode is HloOpcode.ASYNC_UPDATE:
             operands, result = _parts(self.shape)
         else:
@@ -137,7 +140,7 @@ class Async:
         self._bind(computation, operands, result)
 
     def _bind(self, computation: HloComputation, operands: Sequence[Shape], result: Shape) -> None:
-        """Change the shapes of a wrapped computation to what they now are known to be."""
+        """Update the shapes of a wrapped computation to what is now known."""
         root = computation.root
         for i, shape in enumerate(operands):
             if i < len(computation.parameters):
@@ -152,9 +155,10 @@ class Async:
         return self.parser.insert(ParseScope(computation), name, 0, HloOpcode.PARAMETER, shape, (), attributes, {})
 
     def _wrap(self, wrapped: HloOpcode) -> HloComputation:
-        """The computation that `add-start(..)` stands for: parameters and one instruction, which takes the attributes.
+        """The computation for `add-start(..)`: parameters and one instruction with the attributes.
 
-        Operands that come with the updates have a stand-in shape until then; those of a call or fusion are known.
+        Operands that come with updates have a placeholder shape until then, except for a call or
+        fusion.
         """
         parser, attributes = self.parser, self.attributes
         outer = self.opcode.attribute["async_execution_thread"], self.opcode.attribute["output_to_operand_aliasing"]
@@ -170,7 +174,7 @@ class Async:
         parameters = [
             self._parameter(inside.computation, i, s) for i, s in enumerate([*shapes, *[_STAND_IN] * missing])
         ]
-        if wrapped is not HloOpcode.TUPLE:  # its elements may come with the updates
+        if wrapped is not HloOpcode.TUPLE:  # updates may add its elements
             result = parser.refined(wrapped, result, parameters, inner, self.cursor.pos)
         parser.insert(inside, wrapped.text, 0, wrapped, result, parameters, inner, {})
         computation = inside.close(self.cursor)
@@ -203,7 +207,7 @@ def _add_operand(root: HloInstruction, new: HloInstruction) -> None:
 
 
 def _set_thread(computation: HloComputation, thread: str) -> None:
-    """What an async-start calls, and all that this calls, runs on its thread."""
+    """Set the thread of everything that an async-start calls, directly or not."""
     stack, seen = [computation], {computation}
     while stack:
         c = stack.pop()

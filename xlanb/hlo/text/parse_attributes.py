@@ -1,6 +1,7 @@
-"""The values of attributes in HLO text, one reader a kind; which attribute has which kind stands in the table of opcode.py.
+"""The values of attributes in HLO text, one reader per kind; opcode.py has the kinds.
 
-A reader takes a Cursor at the value and gives what `HloInstruction.attributes` holds; kinds without a structure of their own give XLA's canonical text.
+A reader takes a Cursor at the value and returns what `HloInstruction.attributes` holds. For kinds
+without a class it returns XLA's canonical text.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from xlanb.shape import Shape
 
 PRECISIONS = ("default", "high", "highest", "packed_nibble")
 DOT_ALGORITHMS = (
-    "unset any_f8_any_f8_f32 any_f8_any_f8_f32_fast_accum f16_f16_f16 f16_f16_f32 bf16_bf16_bf16 bf16_bf16_f32 bf16_bf16_f32_x3 bf16_bf16_f32_x6 "
+    "unset any_f8_any_f8_f32 any_f8_any_f8_f32_fast_accum f16_f16_f16 f16_f16_f32 bf16_bf16_bf16 "
+    "bf16_bf16_f32 bf16_bf16_f32_x3 bf16_bf16_f32_x6 "
     "bf16_bf16_f32_x9 tf32_tf32_f32 tf32_tf32_f32_x3 f32_f32_f32 f64_f64_f64"
 ).split()
 WORDS: dict[str, frozenset[str]] = {
@@ -40,16 +42,22 @@ WORDS: dict[str, frozenset[str]] = {
     "padding_type": frozenset("PADDING_INVALID PADDING_VALID PADDING_SAME".split()),
     "schedule": frozenset("SCHEDULE_NONE SCHEDULE_LATEST SCHEDULE_EARLIEST".split()),
     "api_version": frozenset(
-        "API_VERSION_ORIGINAL API_VERSION_STATUS_RETURNING API_VERSION_STATUS_RETURNING_UNIFIED API_VERSION_TYPED_FFI".split()
+        (
+            "API_VERSION_ORIGINAL API_VERSION_STATUS_RETURNING "
+            "API_VERSION_STATUS_RETURNING_UNIFIED API_VERSION_TYPED_FFI"
+        ).split()
     ),
     "transpose": frozenset("TRANSPOSE_INVALID NO_TRANSPOSE TRANSPOSE ADJOINT".split()),
     "conv_kind": frozenset("fprop wgrad dgrad unset".split()),
     "shuffle_mode": frozenset(("rotate",)),
     "group_mode": frozenset(
-        "cross_replica cross_partition cross_replica_and_partition flattened_id kCrossReplica kCrossPartition kCrossReplicaAndPartition kFlattenedID".split()
+        (
+            "cross_replica cross_partition cross_replica_and_partition flattened_id "
+            "kCrossReplica kCrossPartition kCrossReplicaAndPartition kFlattenedID"
+        ).split()
     ),
 }
-"""Kinds whose values are a few fixed words."""
+"""Kinds whose values are one of a few keywords."""
 
 _F32_MAX = float(np.finfo(np.float32).max)
 
@@ -67,10 +75,10 @@ def _word(kind: str) -> Callable[[Cursor], str]:
 
 
 def parse_float(cursor: Cursor) -> float:
-    """A decimal number or an integer, in the range of a float; rounded to one.
+    """Read a decimal number or integer in the range of a float, and round it to one.
 
     Raises:
-        HloParseError: it is no number, or out of range.
+        HloParseError: it is not a number, or out of range.
     """
     kind, text = cursor.number_kind()
     word = "" if kind else cursor.peek_word()
@@ -188,7 +196,7 @@ def parse_slices(cursor: Cursor) -> tuple[SliceDimension, ...]:
 
 
 def parse_dim_labels(cursor: Cursor) -> ConvolutionDimensionNumbers:
-    """`b01f_01io->b01f`; the labels of input and output are 0-9, b, f, of the kernel 0-9, i, o."""
+    """`b01f_01io->b01f`; labels of input and output are 0-9, b, f; of the kernel 0-9, i, o."""
     at = cursor.pos
     text = cursor.labels()
     lhs, _, rest = text.partition("_")
@@ -201,7 +209,7 @@ def parse_dim_labels(cursor: Cursor) -> ConvolutionDimensionNumbers:
 
 
 def _labelled(cursor: Cursor, at: int, labels: str, pair: str) -> tuple[int, int, tuple[int, ...]]:
-    """Positions of the two lettered dimensions and of the spatial ones, by number."""
+    """Positions of the two lettered dimensions, and of the spatial ones by number."""
     known = [c for c in labels if c != "?"]
     if len(set(known)) != len(known):
         cursor.fail(f"expects unique dimension numbers, but sees {labels}", at)
@@ -273,7 +281,10 @@ def parse_bools_or_bool(cursor: Cursor) -> str:
 
 
 def parse_accuracy(cursor: Cursor) -> str:
-    """`{mode=highest}` or `{tolerance={ulps=1, rtol=0.1, atol=0}}`, canonical text; "" for the default mode."""
+    """`{mode=highest}` or `{tolerance={ulps=1, rtol=0.1, atol=0}}`, canonical text.
+
+    "" for the default mode.
+    """
     cursor.expect("{", "to start result accuracy")
     at = cursor.pos
     name = cursor.attribute_name()
@@ -336,13 +347,16 @@ def parse_sparsity(cursor: Cursor) -> str:
 
 
 def parse_scaling(cursor: Cursor) -> str:
-    """`{lhs={scale_idx=2}}`, which operand holds the scales of a side's blocks; canonical text, "" for `{}`."""
+    """`{lhs={scale_idx=2}}`: the operand that scales the blocks of a side.
+
+    Canonical text, "" for `{}`.
+    """
     text = _by_side(cursor, ("scale_idx",))
     return "" if text == "{}" else text
 
 
 def _by_side(cursor: Cursor, names: Sequence[str]) -> str:
-    """Fields of numbers for the left operand, the right one, or both."""
+    """Numeric fields for the left operand, the right one, or both."""
     cursor.expect("{", "to start the attributes of lhs and rhs")
     found: dict[str, str] = {}
     while not cursor.at("}"):
@@ -358,7 +372,8 @@ def _by_side(cursor: Cursor, names: Sequence[str]) -> str:
             if name not in names:
                 cursor.fail(f"unexpected attribute name: {name}", at)
             value = "x".join(map(str, _dxd(cursor)))
-            if (name, value) != ("idx", "0"):  # the default, which XLA of JAX 0.10 has no word for
+            # the default, for which XLA of JAX 0.10 has no keyword
+            if (name, value) != ("idx", "0"):
                 fields.append(f"{name}={value}")
         cursor.expect("}")
         found[side] = f"{side}={{{' '.join(fields)}}}"
@@ -399,4 +414,7 @@ READERS: dict[str, Callable[[Cursor], Any]] = {
     "replica_groups": parse_replica_groups,
     **{kind: _word(kind) for kind in WORDS},
 }
-"""Readers of kinds that depend on nothing but the text; computations, literals and shapes need the parser's state."""
+"""Readers of kinds that depend only on the text.
+
+Computations, literals and shapes need the parser's state.
+"""

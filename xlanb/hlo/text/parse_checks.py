@@ -1,5 +1,6 @@
-"""Checks and completions of XLA's parser for single opcodes, beyond the table of opcode.py
-(CreateInstruction in hlo_parser.cc).
+"""Checks and completions in XLA's parser for single opcodes, beyond the opcode table.
+
+Source: CreateInstruction in hlo_parser.cc.
 """
 
 from __future__ import annotations
@@ -21,21 +22,26 @@ NOT_INFERRED = frozenset(
     for o in HloOpcode
     if o.text
     in (
-        "async-start async-update async-done all-gather all-gather-start all-gather-done all-reduce all-reduce-start all-reduce-done all-to-all "
-        "collective-broadcast collective-permute collective-permute-start collective-permute-done copy-done copy-start dynamic-reshape dynamic-slice "
-        "dynamic-update-slice ragged-all-to-all recv recv-done reduce-scatter send send-done slice bitcast bitcast-convert constant convert custom-call "
-        "fusion infeed iota outfeed parameter reduce-precision reshape rng rng-bit-generator rng-get-and-update-state stochastic-convert"
+        "async-start async-update async-done all-gather all-gather-start all-gather-done "
+        "all-reduce all-reduce-start all-reduce-done all-to-all "
+        "collective-broadcast collective-permute collective-permute-start collective-permute-done "
+        "copy-done copy-start dynamic-reshape dynamic-slice "
+        "dynamic-update-slice ragged-all-to-all recv recv-done reduce-scatter send send-done slice "
+        "bitcast bitcast-convert constant convert custom-call "
+        "fusion infeed iota outfeed parameter reduce-precision reshape rng rng-bit-generator "
+        "rng-get-and-update-state stochastic-convert"
     ).split()
 )
-"""Opcodes whose result shape has to be written."""
+"""Opcodes whose result shape must be in the text."""
 
 _U32 = array(PrimitiveType.U32)
 Operands = list[HloInstruction]
 Attributes = dict[str, Any]
 Check = Callable[[Cursor, int, Shape | None, Operands, Attributes], Shape | None]
 refine: dict[HloOpcode, Check] = {}
-"""By opcode: (cursor, offset of the instruction, declared shape, operands, attributes) -> its
-shape, None if it must be inferred.
+"""A function per opcode that returns the instruction's shape, or None to infer it.
+
+Its arguments: cursor, offset of the instruction, declared shape, operands, attributes.
 """
 
 
@@ -167,7 +173,7 @@ def _compare(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, a
         if "type" in attributes:
             cursor.fail("expects type or order, not both", at)
         total = attributes.pop("order") == "TOTAL"
-        if total and kind.is_floating:  # the numbers of other types have one order only
+        if total and kind.is_floating:  # other types have only one order
             attributes["type"] = "TOTALORDER"
     if attributes.get("type") == default:
         del attributes["type"]
@@ -186,7 +192,7 @@ def _map(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attri
     if shape is None and not operands:
         cursor.fail("map without operands needs a shape", at)
     rank = len(getattr(shape if shape is not None else operands[0].shape, "dimensions", ()))
-    # XLA's map instruction always covers all dimensions, whatever the text says.
+    # XLA's map instruction always covers all dimensions, whatever the text.
     attributes["dimensions"] = tuple(range(rank))
     return shape
 
@@ -275,14 +281,16 @@ def _scan(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attr
     parameters = len(attributes["to_apply"].parameters)
     if len(operands) != parameters:
         cursor.fail(
-            f"expects {len(operands)} operands to match the number of parameters of to_apply, but to_apply has {parameters} parameters",
+            f"expects {len(operands)} operands to match the number of parameters of to_apply, but "
+            f"to_apply has {parameters} parameters",
             at,
         )
     if len(attributes["dimensions"]) != 1:
         cursor.fail("expects exactly one dimension", at)
     if not 0 <= attributes["num_carries"] <= len(operands):
         cursor.fail(
-            f"expects at least {attributes['num_carries']} operands to match the number of carries, but has {len(operands)} operands",
+            f"expects at least {attributes['num_carries']} operands to match the number of "
+            f"carries, but has {len(operands)} operands",
             at,
         )
     return shape
@@ -323,7 +331,7 @@ def _conditional(
     if not branches or len(operands) != branches + 1:
         cursor.fail(f"{branches} branches do not fit {len(operands)} operands", at)
     for name in wanted:
-        attributes[name] = attributes.pop(name)  # the true branch comes first, whatever the text says
+        attributes[name] = attributes.pop(name)  # the true branch comes first, whatever the text
     return shape
 
 
@@ -341,7 +349,8 @@ def _custom_call(
         for constraint, operand in zip(constraints, operands, strict=True):
             if not compatible(constraint, operand.shape):
                 cursor.fail(
-                    f"Operand layout constraint shape {constraint} is not compatible with operand shape {operand.shape}",
+                    f"Operand layout constraint shape {constraint} is not compatible with operand "
+                    f"shape {operand.shape}",
                     at,
                 )
     return _precision(cursor, at, shape, operands, attributes)
@@ -372,7 +381,10 @@ def _precision(
 
 
 def inferred_layout(opcode: HloOpcode, shape: Shape, operands: Operands, attributes: Attributes) -> Shape:
-    """An inferred shape with the layout that XLA's inference leaves on it: that of the first operand, permuted by a transpose."""
+    """An inferred shape with the layout that XLA's inference gives it.
+
+    That is the first operand's layout, permuted by a transpose.
+    """
     if not operands or not isinstance(shape, ArrayShape):
         return shape
     source = operands[0].shape

@@ -24,10 +24,12 @@ EntryLayout = tuple[tuple[Shape, ...], Shape]
 
 
 def parse_header(cursor: Cursor, module: HloModule, cache: ShapeCache) -> EntryLayout | None:
-    """Read `, name=value` after the module's name into `module.header`; gives the entry computation layout where there is one.
+    """Read `, name=value` after the module's name into `module.header`.
+
+    Returns the entry computation layout, or None.
 
     Raises:
-        HloParseError: an attribute is unknown, comes twice, or has a value that does not fit.
+        HloParseError: an attribute is unknown, occurs twice, or has an invalid value.
     """
     layout: EntryLayout | None = None
     seen: set[str] = set()
@@ -118,8 +120,9 @@ def _frontend(cursor: Cursor) -> str:
 
 
 def _recovery_table(cursor: Cursor) -> str:
-    """`{ {"a"} : {"b"}, "module text" ... }` in canonical form: sorted by the first key, the
-    modules printed canonically.
+    """`{ {"a"} : {"b"}, "module text" ... }` in canonical form.
+
+    Sorted by the first key, with the modules printed canonically.
     """
     cursor.expect("{")
     rows: dict[str, str] = {}
@@ -135,7 +138,7 @@ def _recovery_table(cursor: Cursor) -> str:
 
 
 def _recovery_module(cursor: Cursor) -> str:
-    """The module in a string that computes a value which was optimised away, indented."""
+    """The module, in a string, that recomputes a value that was optimized away, indented."""
     at = cursor.pos
     bare = unescaped_recovery_module(cursor.source, at)
     if bare is None:
@@ -153,14 +156,18 @@ def _recovery_module(cursor: Cursor) -> str:
     if module.entry_layout is not None and len(module.entry_layout[0]) != len(entry.parameters):
         given = len(module.entry_layout[0])
         cursor.fail(
-            f"in the recovery module: entry_computation_layout has {given} parameters, {entry.name} {len(entry.parameters)}",
+            f"in the recovery module: entry_computation_layout has {given} parameters, "
+            f"{entry.name} {len(entry.parameters)}",
             at,
         )
     return recovery_module_text(str(module)) + "\n"
 
 
 def _debug_attributes(cursor: Cursor) -> str:
-    """`{ {"a"}:({log_mode=default,callback_id=1}) }`: which values are logged, canonical text, sorted by the value."""
+    """`{ {"a"}:({log_mode=default,callback_id=1}) }`: which values are logged.
+
+    Canonical text, sorted by the value.
+    """
     cursor.expect("{", "to start debug_attributes")
     rows: dict[str, list[DebugAttributes]] = {}
     while not cursor.at("}"):
@@ -219,7 +226,7 @@ _READERS: dict[str, Callable[[Cursor], str]] = {
 
 
 def parse_tables(cursor: Cursor) -> GivenFrames | None:
-    """The FileNames / FunctionNames / FileLocations / StackFrames tables; None where there are none.
+    """The FileNames / FunctionNames / FileLocations / StackFrames tables, or None.
 
     Raises:
         HloParseError: a table or a field is missing.

@@ -1,6 +1,7 @@
-"""Instructions in HLO text: name, shape, opcode, operands (nested ones too), attributes by the table of opcode.py.
+"""Instructions in HLO text: name, shape, opcode, operands (also nested), attributes.
 
-The common spelling of each part is taken by one regular expression and remembered by its text, anything else by the Cursor, token by token; both give the same.
+One regular expression matches the common spelling of each part, and the result is cached by its
+text. Anything else is read by the Cursor, token by token, with the same result.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _LINE = re.compile(
     rf"(ROOT )?%?({_NAME}) = ({_SHAPE}) ([a-z][a-z0-9\-]*)\(([^()\[\]{{}}\"'\n]*)\)"
     rf"((?:, {_NAME}=(?:\{{[^{{}}\"'\n]*\}}|[^\s,{{}}\"'()]+))*){_B}"
 )
-"""An instruction as XLA prints it, up to its metadata: name, shape, opcode, operands, attributes."""
+"""An instruction as XLA prints it: name, shape, opcode, operands, attributes, no metadata."""
 _METADATA = ", metadata="
 _COUNT = re.compile(r"[0-9]{1,9}")
 _NAMED = re.compile(rf", ({_NAME})=")
@@ -74,7 +75,10 @@ _COMMON = (
 
 
 class InstructionParser:
-    """Reads instructions; `finished` are the computations read so far in XLA's order, `pool` those that have a name."""
+    """Reads instructions.
+
+    `finished` are the computations read so far in XLA's order, `pool` those that have a name.
+    """
 
     def __init__(self, cursor: Cursor, module: HloModule) -> None:
         self.cursor = cursor
@@ -87,10 +91,10 @@ class InstructionParser:
         self._plain: dict[tuple[str, str], tuple[HloOpcode, dict[str, Any]]] = {}
         self._literals: dict[tuple[str, str], Literal] = {}
 
-    # -- computations -------------------------------------------------------------------------------------------
+    # -- computations ------------------------------------------------------------------------------
 
     def computation(self, name: str) -> HloComputation:
-        """A computation's body in braces."""
+        """Read a computation's body in braces."""
         cursor = self.cursor
         cursor.enter()
         cursor.expect("{", "at the beginning of instruction list")
@@ -105,7 +109,7 @@ class InstructionParser:
         return computation
 
     def _called(self) -> HloComputation:
-        """A computation by name, or its body in place."""
+        """Read a computation's name, or its body in place."""
         cursor = self.cursor
         if cursor.at("{"):
             return self.computation("_")
@@ -116,10 +120,10 @@ class InstructionParser:
             cursor.fail(f"computation does not exist: {name}", at)
         return found
 
-    # -- instructions -------------------------------------------------------------------------------------------
+    # -- instructions ------------------------------------------------------------------------------
 
     def instruction(self, scope: ParseScope) -> None:
-        """`ROOT? name = shape? opcode(operands), attributes`."""
+        """Read `ROOT? name = shape? opcode(operands), attributes`."""
         cursor = self.cursor
         at = cursor.pos
         line = _LINE.match(cursor.text, at)
@@ -127,7 +131,10 @@ class InstructionParser:
             self._instruction_by_parts(scope, line)
 
     def _common_line(self, scope: ParseScope, line: re.Match[str]) -> bool:
-        """An instruction whose opcode and attributes were read before, in the same words; False, and nothing is read, where anything else is there."""
+        """Read an instruction whose opcode and attributes were read before with the same text.
+
+        Returns False, and reads nothing, for any other.
+        """
         root, name, shape_text, opcode_text, operand_text, tail = line.groups()
         known, shape = self._plain.get((opcode_text, tail)), self.shapes.get(shape_text)
         by_name = scope.by_name
@@ -170,7 +177,10 @@ class InstructionParser:
         return True
 
     def _metadata_behind(self, line: re.Match[str]) -> tuple[OpMetadata | None, int] | None:
-        """What stands behind the attributes of a line, and the offset of what follows it; None where more attributes do."""
+        """The metadata after a line's attributes, and the offset after it.
+
+        None if more attributes follow.
+        """
         text, end = self.cursor.text, line.end()
         if not text.startswith(",", end):
             return None, end
@@ -178,7 +188,7 @@ class InstructionParser:
         return None if found is None or text.startswith(",", found[1]) else found
 
     def _learn(self, line: re.Match[str], opcode: HloOpcode, attributes: dict[str, Any]) -> None:
-        """Remember what the words of a line mean, where they mean the same in each."""
+        """Cache the meaning of a line's text, if it is the same wherever the text occurs."""
         _, _, shape_text, opcode_text, operand_text, tail = line.groups()
         rows = opcode.attribute
         if opcode_text != opcode.text or opcode in _ASYNC or self._metadata_behind(line) is None:
@@ -193,7 +203,7 @@ class InstructionParser:
             self._plain[opcode_text, tail] = opcode, attributes.copy()
 
     def _instruction_by_parts(self, scope: ParseScope, line: re.Match[str] | None) -> None:
-        """The same, part after part; the words of a line are remembered."""
+        """Read an instruction part by part, and cache the text of its line."""
         cursor = self.cursor
         at = cursor.pos
         head = _HEAD.match(cursor.text, at)
@@ -226,7 +236,7 @@ class InstructionParser:
             scope.root = instruction
 
     def unnamed_instruction(self, scope: ParseScope, name: str) -> None:
-        """A right-hand side that is the whole text."""
+        """Read a right-hand side that is the whole text."""
         self._right_side(scope, name, self.cursor.pos)
 
     def _right_side(self, scope: ParseScope, name: str, at: int, *, nested: bool = False) -> HloInstruction:
@@ -240,7 +250,7 @@ class InstructionParser:
         return instruction
 
     def _opcode(self, shape: Shape | None) -> tuple[HloOpcode, HloOpcode | None]:
-        """The opcode, and the one that `NAME-start` wraps."""
+        """Read the opcode; also returns the one that `NAME-start` wraps."""
         cursor = self.cursor
         at = cursor.pos
         text = cursor.word("opcode")
@@ -276,7 +286,10 @@ class InstructionParser:
         nested: bool = False,
         line: re.Match[str] | None = None,
     ) -> HloInstruction:
-        """The rest of an instruction, from behind the opening parenthesis; `line` is all of it, where it is spelled as XLA prints it."""
+        """Read the rest of an instruction after the opening parenthesis.
+
+        `line` is all of it, if it is spelled as XLA prints it.
+        """
         cursor = self.cursor
         attributes: dict[str, Any] = {}
         common: dict[str, Any] = {}
@@ -317,7 +330,7 @@ class InstructionParser:
         attributes: dict[str, Any],
         at: int,
     ) -> Shape:
-        """The shape of an instruction after XLA's own checks and completions; inferred where none is written."""
+        """The shape after XLA's own checks and completions; inferred if not in the text."""
         check = refine.get(opcode)
         if check is not None:
             shape = check(self.cursor, at, shape, operands, attributes)
@@ -327,7 +340,7 @@ class InstructionParser:
         return shape
 
     def require(self, opcode: HloOpcode, attributes: dict[str, Any]) -> None:
-        """Refuse an instruction that lacks a required attribute."""
+        """Raise if an instruction lacks a required attribute."""
         for name in _REQUIRED[opcode]:
             if name not in attributes:
                 self.cursor.fail(f"attribute {name} is expected but not seen")
@@ -343,7 +356,7 @@ class InstructionParser:
         attributes: dict[str, Any],
         common: dict[str, Any],
     ) -> HloInstruction:
-        """Put a new instruction into its computation."""
+        """Add a new instruction to its computation."""
         if not name:
             name = self._anonymous_name(scope, opcode)
         elif name in scope.by_name:
@@ -379,7 +392,7 @@ class InstructionParser:
         return new
 
     def set_common(self, new: HloInstruction, common: dict[str, Any]) -> None:
-        """Give an instruction what any instruction may carry."""
+        """Set the fields of an instruction that any opcode may have."""
         for name, value in common.items():
             if name == "control-predecessors":
                 new.control_predecessors = value
@@ -391,7 +404,7 @@ class InstructionParser:
                 setattr(new, name, value)
 
     def _anonymous_name(self, scope: ParseScope, opcode: HloOpcode) -> str:
-        """`add.anon`, `add.anon.1`, ...: a name for an instruction that stands as an operand."""
+        """A name for an instruction in place of an operand: `add.anon`, `add.anon.1`, ..."""
         root = f"{opcode.text}.anon"
         while True:
             count = self.anonymous.get(root, 0)
@@ -400,7 +413,7 @@ class InstructionParser:
             if name not in scope.by_name:
                 return name
 
-    # -- operands -----------------------------------------------------------------------------------------------
+    # -- operands ----------------------------------------------------------------------------------
 
     def _parameter_number(self, scope: ParseScope) -> int:
         cursor = self.cursor
@@ -416,7 +429,7 @@ class InstructionParser:
         return number
 
     def _operands(self, scope: ParseScope) -> list[HloInstruction]:
-        """Operands and the closing parenthesis."""
+        """Read operands and the closing parenthesis."""
         cursor = self.cursor
         text, by_name, shapes = cursor.text, scope.by_name, self.shapes
         operands: list[HloInstruction] = []
@@ -441,7 +454,7 @@ class InstructionParser:
         return operands
 
     def _slow_operand(self, scope: ParseScope) -> HloInstruction:
-        """A name with or without a shape; else an instruction in place, whose own attributes cannot be given."""
+        """Read a name with or without shape, or an instruction in place, without attributes."""
         cursor = self.cursor
         if not scope.creates_parameters:
             self._skip_bare_shapes()
@@ -459,7 +472,8 @@ class InstructionParser:
                 cursor.fail(f"instruction does not exist: {name}" if name else "expects name", named_at)
             if shape is not None and not compatible(shape, operand.shape):
                 cursor.fail(
-                    f"The declared operand shape {shape} is not compatible with the shape of the operand instruction {operand.shape}.",
+                    f"The declared operand shape {shape} is not compatible with the shape of the "
+                    f"operand instruction {operand.shape}.",
                     at,
                 )
             return operand
@@ -467,7 +481,10 @@ class InstructionParser:
         return self._right_side(scope, "", at, nested=True)
 
     def _element(self, scope: ParseScope, name: str, shape: Shape | None, at: int) -> HloInstruction:
-        """`p#0`, `p#0#1`: an element of a tuple, as XLA has printed them since July 2026; one get-tuple-element for all that use it."""
+        """Read a tuple element, `p#0` or `p#0#1`, as XLA prints them since July 2026.
+
+        All uses of an element share one get-tuple-element.
+        """
         cursor = self.cursor
         found = scope.by_name.get(name)
         if found is None:
@@ -487,7 +504,7 @@ class InstructionParser:
 
     def _new_element(self, scope: ParseScope, operand: HloInstruction, index: int) -> HloInstruction:
         last, by_name = scope.last, scope.by_name
-        scope.by_name = {}  # its name is made when those of the text are known
+        scope.by_name = {}  # named once the names in the text are known
         new = self.insert(
             scope,
             f"{operand.name}_{index}",
@@ -503,7 +520,7 @@ class InstructionParser:
         return new
 
     def _skip_bare_shapes(self) -> None:
-        """XLA passes over a shape that has no layout and a comma where its name should be: `add(f32[] a, f32[], b)`."""
+        """Skip a shape without layout and name, as XLA does: `add(f32[] a, f32[], b)`."""
         found = _BARE_SHAPES.match(self.cursor.text, self.cursor.pos)
         if found is not None:
             self.cursor.pos = found.end()
@@ -521,7 +538,7 @@ class InstructionParser:
         scope.last = last
         return new
 
-    # -- attributes ---------------------------------------------------------------------------------------------
+    # -- attributes --------------------------------------------------------------------------------
 
     def read_attributes(
         self,
@@ -531,7 +548,7 @@ class InstructionParser:
         attributes: dict[str, Any],
         common: dict[str, Any],
     ) -> None:
-        """`, name=value` as often as it comes."""
+        """Read `, name=value` repeatedly."""
         cursor, text = self.cursor, self.cursor.text
         seen: set[str] | None = None
         while text.startswith(",", cursor.pos):
@@ -543,7 +560,8 @@ class InstructionParser:
             row = allowed.get(name)
             if seen is None:
                 seen = {name}
-            elif name in seen and name != "statistics":  # an async-start prints its own and those of what it wraps
+            # an async-start prints its own and those of the wrapped instruction
+            elif name in seen and name != "statistics":
                 cursor.fail(f"attribute {name} already exists", found.start(1))
             else:
                 seen.add(name)
@@ -577,7 +595,7 @@ class InstructionParser:
             return self._typed_literal()
         else:
             value = READERS[kind](cursor)
-        # A computation in braces is another one each time.
+        # A computation in braces is a new one each time.
         if (
             flat is not None
             and (kind != "computation" or flat[0] != "{")
@@ -664,17 +682,20 @@ class InstructionParser:
 
 
 def _says_the_same(kind: str, name: str, tail: str) -> bool:
-    """Whether an attribute of this kind means the same wherever the same words stand: a computation in braces is another one each time, and a literal may be elided."""
+    """Whether an attribute of this kind has the same value wherever its text is the same.
+
+    A computation in braces is a new one each time, and a literal may be elided.
+    """
     return kind != "literal" and (kind not in ("computation", "computations") or f"{name}={{" not in tail)
 
 
 def _complete_origin(new: HloInstruction) -> None:
-    """Give the element of a tuple that is there the origin of what the tuple holds."""
+    """Give a tuple element that already exists the origin of the tuple's operand."""
     if new.opcode is HloOpcode.GET_TUPLE_ELEMENT and not new.origin and new.operands[0].opcode is HloOpcode.TUPLE:
         new.origin = _element_origin(new)
 
 
 def _element_origin(element: HloInstruction) -> str:
-    """Where an element of a tuple comes from; the index is of the text, and may be of none."""
+    """The origin of a tuple element; the index in the text may be invalid."""
     index, elements = element.attributes["index"], element.operands[0].operands
     return elements[index].origin if 0 <= index < len(elements) else ""

@@ -10,7 +10,8 @@ from xlanb.hlo.names import escape
 from xlanb.hlo.text.lexer import Cursor, has_comment, is_attribute_name, skipped
 
 _FAST = re.compile(
-    r'\{(?:op_type="(?P<op_type>[^"\\]*)"[ ]?)?(?:op_name="(?P<op_name>[^"\\]*)"[ ]?)?(?:source_file="(?P<source_file>[^"\\]*)"[ ]?)?'
+    r'\{(?:op_type="(?P<op_type>[^"\\]*)"[ ]?)?(?:op_name="(?P<op_name>[^"\\]*)"[ '
+    r']?)?(?:source_file="(?P<source_file>[^"\\]*)"[ ]?)?'
     r"(?:source_line=(?P<source_line>[0-9]{1,9})[ ]?)?(?:source_end_line=(?P<source_end_line>[0-9]{1,9})[ ]?)?"
     r"(?:source_column=(?P<source_column>[0-9]{1,9})[ ]?)?(?:source_end_column=(?P<source_end_column>[0-9]{1,9})[ ]?)?"
     r"(?:stack_frame_id=(?P<stack_frame_id>[0-9]{1,9})[ ]?)?\}[ \t\n\r]*"
@@ -21,14 +22,17 @@ _REST = ("profile_type", "deduplicated_name", "scheduling_name", "metadata_paylo
 
 
 def common_metadata(cursor: Cursor, at: int) -> tuple[OpMetadata, int] | None:
-    """The metadata in braces at an offset, and the offset behind it, where it is spelled as XLA prints it."""
+    """The metadata in braces at an offset and the offset after it.
+
+    None unless it is spelled as XLA prints it.
+    """
     found = _FAST.match(cursor.source, at)
     if found is None:
         return None
     a, b, c, *numbers = found.groups()
     line, end_line, column, end_column, frame = [int(n or 0) for n in numbers]
     end = found.end()
-    if cursor.text is not cursor.source:  # what follows in the source may be a comment
+    if cursor.text is not cursor.source:  # a comment may follow in the source
         end = skipped(cursor.text, end)
     return OpMetadata(a or "", b or "", c or "", line, frame, (), end_line, column, end_column), end
 
@@ -37,7 +41,7 @@ def parse_metadata(cursor: Cursor) -> OpMetadata:
     """`{op_type="Add" op_name="a/b" source_file="x.py" source_line=3}`.
 
     Raises:
-        HloParseError: a field is unknown, comes twice or has a value that does not fit.
+        HloParseError: a field is unknown, occurs twice or has an invalid value.
     """
     fast = common_metadata(cursor, cursor.pos)
     if fast is not None:
@@ -76,7 +80,10 @@ def parse_metadata(cursor: Cursor) -> OpMetadata:
 
 
 def is_shown(metadata: OpMetadata) -> bool:
-    """Whether XLA prints it at all: only where there is an op, a source file, a name for the scheduler or a payload."""
+    """Whether XLA prints it at all.
+
+    It does for an op, a source file, a name for the scheduler or a payload.
+    """
     return bool(
         metadata.op_name
         or metadata.op_type
@@ -86,7 +93,7 @@ def is_shown(metadata: OpMetadata) -> bool:
 
 
 def metadata_text(metadata: OpMetadata) -> str:
-    """The fields between the braces, in XLA's order; those that are empty or 0 left out."""
+    """The fields between the braces, in XLA's order, without empty or zero ones."""
     out = []
     for name in ("op_type", "op_name", "source_file"):
         value = getattr(metadata, name)
@@ -103,7 +110,10 @@ def metadata_text(metadata: OpMetadata) -> str:
 
 
 def parse_frontend_attributes(cursor: Cursor) -> tuple[tuple[str, str], ...]:
-    """`{a="1",b={"c":2},"d e"="3"}`, sorted by name; the values are strings or JSON dictionaries verbatim."""
+    """`{a="1",b={"c":2},"d e"="3"}`, sorted by name.
+
+    Values are strings or, verbatim, JSON dictionaries.
+    """
     cursor.expect("{", "to start frontend attributes")
     found: dict[str, str] = {}
     if not cursor.at("}"):
@@ -117,7 +127,10 @@ def parse_frontend_attributes(cursor: Cursor) -> tuple[tuple[str, str], ...]:
 
 
 def frontend_attributes_text(attributes: tuple[tuple[str, str], ...]) -> str:
-    """XLA's text of frontend attributes; a name that XLA's parser could not read, which only protos have, stands in quotes."""
+    """XLA's text of frontend attributes.
+
+    Names that XLA's parser cannot read, which only protos have, are quoted.
+    """
     return "{" + ",".join(f"{_name_text(k)}={quoted_or_json(v)}" for k, v in attributes) + "}"
 
 
@@ -132,7 +145,7 @@ def _name_text(name: str) -> str:
 
 
 def quoted_or_json(value: str) -> str:
-    """A value verbatim where it lexes as a JSON dictionary, else quoted and escaped."""
+    """A value verbatim if it lexes as a JSON dictionary, else quoted and escaped."""
     return value if lexes_as_json(value) else f'"{escape(value)}"'
 
 
@@ -140,7 +153,10 @@ _JSON_FLAT = re.compile(r'[^{}"]*(?:"[^"\\]*(?:\\[\s\S][^"\\]*)*"[^{}"]*)*')
 
 
 def lexes_as_json(value: str) -> bool:
-    """Whether it is one pair of balanced braces, text in double quotes not counted, without what reads as a comment."""
+    """Whether it is one pair of balanced braces without comments.
+
+    Text in double quotes is ignored.
+    """
     if not value.startswith("{") or not value.endswith("}"):
         return False
     if has_comment(value):
@@ -161,7 +177,7 @@ def lexes_as_json(value: str) -> bool:
 
 
 def parse_statistics(cursor: Cursor) -> str:
-    """`{visualizing_index=0,stat-1=33,stat-2=44}`, canonical text; "" where empty."""
+    """`{visualizing_index=0,stat-1=33,stat-2=44}`, canonical text; "" if empty."""
     cursor.expect("{", "to start statistics")
     if cursor.accept("}"):
         return ""

@@ -1,4 +1,4 @@
-"""Scope: one computation of HLO text while it is read."""
+"""Scope: one computation of HLO text while it is parsed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xlanb.hlo.text.lexer import Cursor
 
 
 class ParseScope:
-    """One computation while it is read: its instructions by the names in the text."""
+    """One computation while it is parsed: its instructions by the names in the text."""
 
     __slots__ = ("by_name", "computation", "creates_parameters", "elements", "last", "root")
 
@@ -32,7 +32,7 @@ class ParseScope:
         return computation
 
     def _name_elements(self) -> None:
-        """Give what stands as `p#0` in the text the name p_0, or p_0.1, ... where the text has that name."""
+        """Name the instruction of `p#0` in the text p_0, or p_0.1, ... if that name is used."""
         made = set(self.elements.values())
         taken = {i.name for i in self.computation._instructions if i not in made}
         for (operand, index), element in self.elements.items():

@@ -1,4 +1,7 @@
-"""Shapes and layouts in HLO text: `f32[2,<=3]{1,0:T(8,128)S(1)}`, `(f32[], token[])`, `b(f32[2]{0})` (ParseShape of hlo_parser.cc)."""
+"""Shapes and layouts in HLO text: `f32[2,<=3]{1,0:T(8,128)S(1)}`, `(f32[], token[])`, ...
+
+Source: ParseShape of hlo_parser.cc.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ ShapeCache = dict[str, Shape]
 
 
 def compatible(a: Shape, b: Shape) -> bool:
-    """Equal but for layouts and for which dimensions are dynamic (ShapeUtil::Compatible)."""
+    """Whether shapes are equal except for layouts and dynamic flags (ShapeUtil::Compatible)."""
     if isinstance(a, ArrayShape) and isinstance(b, ArrayShape):
         return a is b or (a.element_type is b.element_type and a.dimensions == b.dimensions)
     if isinstance(a, TupleShape) and isinstance(b, TupleShape):
@@ -27,7 +30,7 @@ def compatible(a: Shape, b: Shape) -> bool:
 
 
 def at_shape(cursor: Cursor) -> bool:
-    """Whether a shape starts here."""
+    """Whether a shape is next."""
     if cursor.at("("):
         return True
     word = cursor.peek_word()
@@ -39,10 +42,10 @@ def _is_buffer(cursor: Cursor) -> bool:
 
 
 def parse_shape(cursor: Cursor, cache: ShapeCache) -> Shape:
-    """A shape; arrays without a layout get the row-major one, as XLA's parser gives them.
+    """Read a shape; arrays without a layout get the row-major one, as in XLA's parser.
 
     Raises:
-        HloParseError: no shape stands here, or its parts do not fit.
+        HloParseError: there is no shape, or its parts do not match.
     """
     found = _SIMPLE.match(cursor.text, cursor.pos)
     if found is not None:
@@ -117,7 +120,7 @@ def _dimensions(cursor: Cursor) -> tuple[tuple[int, ...], tuple[bool, ...]]:
     cursor.expect("]", "at the end of the dimensions")
     extent = 1
     for size in sizes:
-        # XLA keeps byte counts in 64 bits: no size may overflow them, even where another dimension is 0.
+        # XLA stores byte counts in 64 bits: no size may overflow, even if another dimension is 0.
         extent *= max(1, size)
         if extent >= EXTENT_LIMIT:
             cursor.fail("shape too large", start)
@@ -125,10 +128,10 @@ def _dimensions(cursor: Cursor) -> tuple[tuple[int, ...], tuple[bool, ...]]:
 
 
 def parse_layout(cursor: Cursor, cache: ShapeCache) -> Layout:
-    """A layout, `{1,0:T(8,128)(2,1)L(4)E(4)S(1)}`.
+    """Read a layout, `{1,0:T(8,128)(2,1)L(4)E(4)S(1)}`.
 
     Raises:
-        HloParseError: no layout stands here, or it is no permutation.
+        HloParseError: there is no layout, or it is not a permutation.
     """
     start = cursor.pos
     cursor.expect("{", "to start a layout")
@@ -147,7 +150,7 @@ def parse_layout(cursor: Cursor, cache: ShapeCache) -> Layout:
 
 
 class _LayoutFields:
-    """What stands behind a layout's colon; the parts come in XLA's order, each at most once."""
+    """The fields after a layout's colon, in XLA's order, each at most once."""
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor

@@ -1,4 +1,7 @@
-"""Shardings and replica groups in HLO text, read into XLA's canonical text (hlo_sharding.cc, replica_group.cc)."""
+"""Shardings and replica groups in HLO text, read into XLA's canonical text.
+
+Source: hlo_sharding.cc, replica_group.cc.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ def _tile(values: tuple[int, ...]) -> str:
 
 
 def iota_text(cursor: Cursor, count: int) -> str:
-    """`<=[4,2]T(1,0)`, with dimensions of size 1 and transposes that change nothing left out as XLA does.
+    """`<=[4,2]T(1,0)`, without dimensions of size 1 and transposes without effect, as in XLA.
 
     Raises:
         HloParseError: it does not number `count` devices.
@@ -73,7 +76,7 @@ def _iota_parts(cursor: Cursor) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def canonical_iota(dims: tuple[int, ...], perm: tuple[int, ...]) -> str:
-    """Merge neighbours that stay neighbours and drop sizes of 1 (IotaTileAssignment::Create)."""
+    """Merge dimensions that stay adjacent and drop sizes of 1 (IotaTileAssignment::Create)."""
     kept = [i for i in range(len(dims)) if dims[i] != 1]
     order = [kept.index(p) for p in perm if dims[p] != 1]
     sizes = [dims[i] for i in kept]
@@ -120,7 +123,7 @@ _SUBGROUPS = ("maximal", "replicated", "manual", "unreduced")
 
 
 def _single(cursor: Cursor) -> str:
-    """The rest of one sharding behind its brace."""
+    """Read the rest of one sharding after its brace."""
     if cursor.peek_word() in ("mesh", "maximal_mesh"):
         return _named(cursor)
     return _Tiled(cursor).read()
@@ -180,7 +183,7 @@ def _named(cursor: Cursor) -> str:
 
 
 def reduction_word(cursor: Cursor) -> str:
-    """How the parts of an unreduced value are put together; "" for a sum, which is the default."""
+    """How the parts of an unreduced value are combined; "" for a sum, the default."""
     at = cursor.pos
     word = cursor.peek_word()
     if word not in REDUCTIONS:
@@ -194,7 +197,10 @@ REDUCTIONS = ("sum", "max", "min")
 
 
 def _whole(found: dict[str, str], axes: list[str]) -> str:
-    """How XLA writes a sharding that names no dimension: in one word where all axes are of one kind, which is then taken out of `found`."""
+    """XLA's text of a sharding that names no dimension.
+
+    It is one word if all axes are of one kind, which is then removed from `found`.
+    """
     kinds = [n for n in ("replicated", "unreduced", "manual") if found.get(n, "{}") != "{}"]
     if not kinds:
         return "replicated"
@@ -206,7 +212,7 @@ def _whole(found: dict[str, str], axes: list[str]) -> str:
 
 
 def _listed(metadata: str) -> str:
-    """Metadata of a named sharding: a list even of one."""
+    """Metadata of a named sharding: always a list."""
     return metadata if metadata.startswith("{{") else f"{{{metadata}}}"
 
 
@@ -308,7 +314,7 @@ def metadata_list(cursor: Cursor) -> str:
 
 
 class _Tiled:
-    """One sharding of the second version: `devices=[2,1]<=[2]`, `maximal device=0`, `replicated`, ..."""
+    """One sharding of the second version: `devices=[2,1]<=[2]`, `maximal device=0`, ..."""
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
@@ -401,7 +407,10 @@ class _Tiled:
         return self._tiled(types) + tail + "}"
 
     def _tiled(self, types: list[str]) -> str:
-        """The text of a tiling without its end; subgroups of one type merged, those of size 1 dropped (HloSharding::Subgroup)."""
+        """The text of a tiling without its end (HloSharding::Subgroup).
+
+        Subgroups of one type are merged, those of size 1 dropped.
+        """
         data = self.tile[: len(self.tile) - len(types)]
         sizes: dict[str, int] = {}
         for kind, size in zip(types, self.tile[len(data) :], strict=True):
@@ -430,7 +439,10 @@ class _Tiled:
     def _regrouped(
         self, types: list[str], data: tuple[int, ...], wanted: list[str]
     ) -> tuple[tuple[int, ...], Iota | None]:
-        """The devices with the subgroups in the wanted order; by another transpose of the iota where there is one."""
+        """The devices with the subgroups in another order.
+
+        If possible, as another transpose of the iota.
+        """
         count = math.prod(self.tile)
         order = [i for t in wanted for i, k in enumerate(types) if k == t] + [
             i for i, k in enumerate(types) if k not in wanted
@@ -447,7 +459,7 @@ class _Tiled:
 
 _SUBGROUP_ORDER = ("maximal", "manual", "unreduced", "replicated")
 MAX_DEVICES = 1 << 20
-"""The most devices of one sharding that are listed one by one."""
+"""The most devices of a sharding that are listed explicitly."""
 
 Iota = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -457,8 +469,9 @@ def _iota_array(dims: tuple[int, ...], perm: tuple[int, ...]) -> np.ndarray[Any,
 
 
 def _transposed(iota: Iota, tile: tuple[int, ...], perm: tuple[int, ...]) -> Iota | None:
-    """The iota whose tiles are transposed; None where a tile dimension is not a run of the iota's
-    own dimensions or of parts of them.
+    """The iota whose tiles are transposed, or None.
+
+    Each tile dimension must be a run of the iota's own dimensions or of parts of them.
     """
     pieces = [[size] for size in iota[0]]  # how each dimension of the reshape is split
     axes = [(axis, 0) for axis in iota[1] if iota[0][axis] != 1]
@@ -489,7 +502,7 @@ def _transposed(iota: Iota, tile: tuple[int, ...], perm: tuple[int, ...]) -> Iot
 
 
 def _sorted_groups(iota: Iota | None, devices: tuple[int, ...], size: int) -> tuple[Iota | None, tuple[int, ...]]:
-    """Devices that hold the same data in ascending order, groups of `size` (HloSharding::PartialTile)."""
+    """Sort the devices in each group of `size` with the same data (HloSharding::PartialTile)."""
     if iota is None:
         return None, tuple(d for i in range(0, len(devices), size) for d in sorted(devices[i : i + size]))
     dims, perm = list(iota[0]), list(iota[1])
@@ -500,7 +513,7 @@ def _sorted_groups(iota: Iota | None, devices: tuple[int, ...], size: int) -> tu
         if left % dims[at] == 0:
             left //= dims[at]
         elif dims[at] % left == 0:
-            # A part of this dimension belongs to the group: split it.
+            # Part of this dimension belongs to the group: split it.
             dims[at : at + 1] = [dims[at] // left, left]
             perm = [p + (p > at) for p in perm]
             perm.insert(len(perm) - taken + 1, at + 1)
@@ -512,7 +525,10 @@ def _sorted_groups(iota: Iota | None, devices: tuple[int, ...], size: int) -> tu
 
 
 def tuple_sharding(text: str, shape: Shape) -> str:
-    """The sharding of a value of `shape`: for a tuple, a single sharding stands for every leaf (NormalizeTupleSharding)."""
+    """The sharding of a value of `shape` (NormalizeTupleSharding).
+
+    For a tuple, a single sharding is repeated for every leaf.
+    """
     if not isinstance(shape, TupleShape) or text.startswith("{{") or text == "{}":
         return text
     return "{" + ", ".join([text] * max(1, sum(1 for _ in shape.leaves()))) + "}"

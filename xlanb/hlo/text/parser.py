@@ -1,6 +1,7 @@
-"""Parse HLO text: `parse` accepts and rejects the same texts as XLA's parser (hlo_parser.cc, 2026).
+"""Parse HLO text: `parse` accepts and rejects the same texts as XLA's parser.
 
-This file reads modules and computations; parse_instruction.py reads instructions, the other parse_*.py what stands in them.
+This file reads modules and computations; parse_instruction.py reads instructions, the other
+parse_*.py their parts. Source: hlo_parser.cc, 2026.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from xlanb.hlo.text.printer import PrintOptions, module_text
 
 @boundary("parse HLO text")
 def parse(text: str) -> HloModule:
-    """The module that a text says.
+    """The module of an HLO text.
 
-    Takes whole modules, computations without the `HloModule` line (the one marked ENTRY, else the last, is the entry), and a single instruction, whose
-    operands become parameters.
+    Accepts whole modules, computations without the `HloModule` line (the one marked ENTRY, else the
+    last, is the entry), and a single instruction, whose operands become parameters.
 
     Raises:
-        HloParseError: the text is not well formed; the message shows line, column and a caret.
+        HloParseError: the text is malformed; the message shows line, column and a caret.
     """
     if not isinstance(text, str):
         raise HloParseError(f"expected HLO text as a str, got {type(text).__name__}")
     check_characters(text)
     cursor = Cursor(text)
     try:
-        with raised_gc_thresholds():  # all that is made stays
+        with raised_gc_thresholds():  # all allocated objects stay alive
             return ModuleParser(cursor).read()
     except (ShapeError, LiteralError) as error:
         raise HloParseError(str(error), text, cursor.pos) from error
@@ -69,14 +70,14 @@ class ModuleParser:
         return self.module
 
     def _at_computation(self) -> bool:
-        """Whether `name {` stands here."""
+        """Whether `name {` is next."""
         cursor = self.cursor
         start = cursor.pos
         found = bool(cursor.try_name()) and cursor.at("{")
         cursor.pos = start
         return found
 
-    # -- modules ------------------------------------------------------------------------------------------------
+    # -- modules -----------------------------------------------------------------------------------
 
     def _module(self, *, header: bool) -> None:
         cursor, module = self.cursor, self.module
@@ -101,16 +102,16 @@ class ModuleParser:
             module.header.pop("is_scheduled", None)
 
     def tables(self) -> GivenFrames:
-        """The tables of stack frames, empty where there are none."""
+        """Read the tables of stack frames; empty if there are none."""
         return parse_tables(self.cursor) or GivenFrames([], [], [], [])
 
     def settle_frames(self, given: GivenFrames) -> None:
-        """Give the instructions the frames that their numbers stand for, and the module the tables that it needs."""
+        """Resolve the stack frames of instructions, and set the tables that the module needs."""
         instructions = (i for c in self.instructions.finished for i in c._instructions)
         self.module.tables = given.intern(instructions).text()
 
     def computation(self) -> None:
-        """A computation, with ENTRY before its name if it is the entry."""
+        """Read a computation, with ENTRY before its name if it is the entry."""
         cursor = self.cursor
         start = cursor.pos
         is_entry = cursor.accept_word("ENTRY")
@@ -139,7 +140,7 @@ class ModuleParser:
         self.instructions.pool[name] = computation
 
     def _parameter_list(self) -> None:
-        """`(p0: f32[2], p1: s32[])`; XLA reads it and does not look at it again."""
+        """Read `(p0: f32[2], p1: s32[])`, which XLA ignores."""
         cursor = self.cursor
         cursor.expect("(")
         if not cursor.at(")"):
@@ -160,10 +161,13 @@ class ModuleParser:
             thread = cursor.string()
         return "" if thread in (None, "main") else thread or ""
 
-    # -- a single instruction -----------------------------------------------------------------------------------
+    # -- a single instruction ----------------------------------------------------------------------
 
     def _single_instruction(self) -> None:
-        """One instruction, with or without its name; operands that are not there become parameters of their declared shapes."""
+        """Read one instruction, with or without its name.
+
+        Undefined operands become parameters of their declared shapes.
+        """
         cursor, parser = self.cursor, self.instructions
         scope = ParseScope(HloComputation("_", self.module), creates_parameters=True)
         if at_shape(cursor):
@@ -172,17 +176,18 @@ class ModuleParser:
             parser.instruction(scope)
         if not cursor.at_end:
             cursor.fail(
-                'Expected eof after parsing single instruction. Did you mean to write an HLO module and forget the "HloModule" header?'
+                "Expected eof after parsing single instruction. Did you mean to write an HLO "
+                'module and forget the "HloModule" header?'
             )
         entry = scope.close(cursor)
         self._finish([entry, *parser.finished], entry)
         self.module.header["is_scheduled"] = "true"
         self._schedule()
 
-    # -- the end ------------------------------------------------------------------------------------------------
+    # -- the end -----------------------------------------------------------------------------------
 
     def _finish(self, computations: list[HloComputation], entry: HloComputation) -> None:
-        """Give every computation and instruction a name of its own, in XLA's order, and put them into the module."""
+        """Make all names unique, in XLA's order, and add the computations to the module."""
         module = self.module
         for c in computations:
             module.adopt_computation(c)

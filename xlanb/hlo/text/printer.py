@@ -1,6 +1,8 @@
-"""HLO text out: XLA's canonical text to the letter, its short form, and a form for people (hlo_instruction.cc, hlo_module.cc: Print).
+"""Print HLO text: XLA's canonical text exactly, its short form, and a form for people.
 
-Everything is printed from records. Which attributes an opcode has, and in which order, stands in the table of opcode.py.
+Everything is printed from records. The table of opcode.py gives the attributes of each opcode in
+order.
+Source: hlo_instruction.cc, hlo_module.cc: Print.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ from xlanb.shape import PrimitiveType, Shape, TupleShape
 
 @dataclass(frozen=True, slots=True)
 class PrintOptions:
-    """What is printed, by the names of HloPrintOptions; the defaults are XLA's canonical text."""
+    """What is printed, by the names of HloPrintOptions; the defaults give XLA's canonical text."""
 
     percent: bool = True
     layouts: bool = True
@@ -74,23 +76,27 @@ class PrintOptions:
 
     @staticmethod
     def short_parsable() -> PrintOptions:
-        """XLA's ShortParsable: no %, no metadata, every constant in full; it parses to the same module."""
+        """XLA's ShortParsable: no %, no metadata, full constants; it parses to the same module."""
         return _SHORT
 
     @staticmethod
     def compact() -> PrintOptions:
-        """XLA's canonical text with elements of tuples where they are used, `p#0`, without an instruction of their own; it parses to the same module but for their names."""
+        """XLA's canonical text with tuple elements as `p#0` where they are used.
+
+        It parses to the same module except for the names of those elements.
+        """
         return _COMPACT
 
     @staticmethod
     def xla_0_12() -> PrintOptions:
-        """The canonical text of XLA as JAX 0.12 brings it; see spelling.py for what is written otherwise there."""
+        """The canonical text of the XLA in JAX 0.12; spelling.py has the differences."""
         return _XLA_0_12
 
     @staticmethod
     def human() -> PrintOptions:
-        """Omit details for readers: %, row-major layouts, metadata, backend configuration,
-        shardings of one device.
+        """Omit details for readers.
+
+        Omitted are %, row-major layouts, metadata, backend configuration, shardings of one device.
         """
         return _HUMAN
 
@@ -113,11 +119,11 @@ _HUMAN = PrintOptions(
 )
 
 
-# -- modules ----------------------------------------------------------------------------------------------------
+# -- modules ---------------------------------------------------------------------------------------
 
 
 def module_text(record: ModuleRecord, options: PrintOptions = _CANONICAL) -> str:
-    """The text of a module; it ends in two line breaks, as XLA's does."""
+    """The text of a module; it ends in two newlines, as XLA's does."""
     parts = [_header_line(record, options)]
     if record.tables and options.metadata:
         parts.append(record.tables)
@@ -160,7 +166,10 @@ def _header_line(record: ModuleRecord, options: PrintOptions) -> str:
 
 
 def _sugared_computations(record: ModuleRecord) -> frozenset[str]:
-    """Computations that the text of an async-start shows in full, so that they are not printed; those that others call too are."""
+    """Computations that are not printed, since an async-start shows them in full.
+
+    Those that others also call are printed.
+    """
     every = [i for c in record.computations for i in c.instructions]
     starts = [i for i in every if i.opcode is HloOpcode.ASYNC_START and i.attributes.get(WRAPPED) is not None]
     names = frozenset(i.attributes["calls"].name for i in starts)
@@ -173,11 +182,11 @@ def _sugared_computations(record: ModuleRecord) -> frozenset[str]:
 _BEFORE = {"debug_attributes": ",\n"}
 
 
-# -- computations -----------------------------------------------------------------------------------------------
+# -- computations ----------------------------------------------------------------------------------
 
 
 def computation_text(record: ComputationRecord, *, is_entry: bool = False, options: PrintOptions = _CANONICAL) -> str:
-    """The text of a computation, without a line break at the end."""
+    """The text of a computation, without a newline at the end."""
     percent = "%" if options.percent else ""
     lines = [f"{'ENTRY ' if is_entry else ''}{percent}{record.name} "]
     if options.program_shape:
@@ -202,7 +211,10 @@ def computation_text(record: ComputationRecord, *, is_entry: bool = False, optio
 def _with_inline_elements(
     record: ComputationRecord,
 ) -> tuple[tuple[InstructionRecord, ...], dict[str, InstructionRecord]]:
-    """The instructions with `p#0` for operands that are elements of tuples, without those; and by that text what it stands for."""
+    """The instructions with `p#0` for operands that are tuple elements, without those elements.
+
+    Also returns the element of each such text.
+    """
     waited_for = {name for i in record.instructions for name in i.control_predecessors}
     texts: dict[str, str] = {}
     inlined: dict[str, InstructionRecord] = {}
@@ -218,7 +230,7 @@ def _with_inline_elements(
 
 
 def _is_bare_element(i: InstructionRecord) -> bool:
-    """Whether this is a get-tuple-element about which there is nothing else to print but metadata."""
+    """Whether it is a get-tuple-element with nothing else to print than metadata."""
     others = (i.sharding, i.frontend_attributes, i.control_predecessors, i.statistics, i.origin, i.backend_config)
     return i.opcode is HloOpcode.GET_TUPLE_ELEMENT and not any(others)
 
@@ -230,7 +242,7 @@ def _plain(shape: Shape) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _without_default_layouts(shape: Shape) -> str:
-    """Layouts only where they are not row major."""
+    """The shape with only layouts that are not row-major."""
     if isinstance(shape, TupleShape):
         return "(" + ", ".join(map(_without_default_layouts, shape.shapes)) + ")"
     layout = getattr(shape, "layout", None)
@@ -243,10 +255,10 @@ def _shape(shape: Shape, options: PrintOptions) -> str:
     return str(shape) if options.default_layouts else _without_default_layouts(shape)
 
 
-# -- instructions -----------------------------------------------------------------------------------------------
+# -- instructions ----------------------------------------------------------------------------------
 
 WRAPPED = "async_wrapped"
-"""Attribute of the record of an async instruction: the record of the one instruction that it runs, where it runs but one."""
+"""Attribute of an async instruction's record: the record of the only instruction it runs."""
 
 _ASYNC_SUFFIX = {HloOpcode.ASYNC_START: "-start", HloOpcode.ASYNC_UPDATE: "-update", HloOpcode.ASYNC_DONE: "-done"}
 
@@ -280,7 +292,7 @@ def instruction_text(
         _attributes(wrapped, options, out)
         _attributes(record, options, out, skip=("calls", "async_execution_thread"))
         if wrapped.statistics and options.statistics:
-            out.append(f", statistics={wrapped.statistics}")  # XLA prints those of both
+            out.append(f", statistics={wrapped.statistics}")  # XLA prints both
     _common(_with_wrapped(record, wrapped), options, out)
     return "".join(out)
 
@@ -289,7 +301,7 @@ print_instruction.implement(instruction_text)
 
 
 def _with_wrapped(record: InstructionRecord, wrapped: InstructionRecord | None) -> InstructionRecord:
-    """An async-start with the attributes of the instruction that stands for it, where it has none of its own."""
+    """An async-start with the attributes of its wrapped instruction, if it has none itself."""
     if wrapped is None or record.opcode is not HloOpcode.ASYNC_START:
         return record
     return replace(
@@ -339,7 +351,7 @@ _NOT_EMPTY = frozenset(("infeed_config", "outfeed_config", "result_accuracy", "b
 
 
 def _common(record: InstructionRecord, options: PrintOptions, out: list[str]) -> None:
-    """What any instruction may carry, in XLA's order."""
+    """Print the fields that any instruction may have, in XLA's order."""
     if record.sharding and options.sharding:
         out.append(f", sharding={_sharding(record.sharding, options)}")
     if record.frontend_attributes and options.frontend_attributes:
@@ -362,7 +374,7 @@ _NO_QUEUES = re.compile(r'"wait_on_operation_queues"\s*:\s*\[\s*\]\s*,')
 
 
 def _sharding(text: str, options: PrintOptions) -> str:
-    """The sharding; where it is a tuple's, every fifth part bears its number, as operands do."""
+    """The sharding; every fifth part of a tuple's is numbered by a comment, as operands are."""
     if not text.startswith("{{") or not options.operand_indices:
         return text
     parts = sharding_elements(text)
@@ -373,7 +385,7 @@ def _sharding(text: str, options: PrintOptions) -> str:
     return "{" + ", ".join(parts) + "}"
 
 
-# -- attribute values -------------------------------------------------------------------------------------------
+# -- attribute values ------------------------------------------------------------------------------
 
 
 def _computation(value: ComputationName, options: PrintOptions) -> str:
@@ -397,7 +409,10 @@ def _string(value: str, _: Any = None) -> str:
 
 
 def window_text(window: Window, _: Any = None) -> str:
-    """`{size=1x2 stride=1x2 pad=0_0x1_1 lhs_dilate=.. rhs_dilate=.. rhs_reversal=..}`, parts that say nothing left out."""
+    """The text of a window without parts that have default values.
+
+    `{size=1x2 stride=1x2 pad=0_0x1_1 lhs_dilate=.. rhs_dilate=.. rhs_reversal=..}`
+    """
     dims = window.dimensions
 
     def joined(name: str, values: list[Any], default: Any) -> str:
@@ -413,19 +428,19 @@ def window_text(window: Window, _: Any = None) -> str:
 
 
 def padding_text(padding: tuple[PaddingDimension, ...], _: Any = None) -> str:
-    """`0_0x3_3_1`; interior padding is shown for all dimensions where any has some."""
+    """`0_0x3_3_1`; interior padding is shown for all dimensions if any has some."""
     interior = any(d.interior for d in padding)
     return "x".join(f"{d.low}_{d.high}" + (f"_{d.interior}" if interior else "") for d in padding)
 
 
 def slices_text(slices: tuple[SliceDimension, ...], _: Any = None) -> str:
-    """`{[0:2], [1:8:2]}`; strides are shown for all dimensions where any is not 1."""
+    """`{[0:2], [1:8:2]}`; strides are shown for all dimensions if any is not 1."""
     strides = any(d.stride != 1 for d in slices)
     return "{" + ", ".join(f"[{d.start}:{d.limit}" + (f":{d.stride}]" if strides else "]") for d in slices) + "}"
 
 
 def dim_labels_text(numbers: ConvolutionDimensionNumbers, _: Any = None) -> str:
-    """`b01f_01io->b01f`; dimensions that nothing names are `?`."""
+    """`b01f_01io->b01f`; dimensions without a role are `?`."""
 
     def labels(letters: dict[str, int], spatial: tuple[int, ...]) -> str:
         out = ["?"] * (max((*letters.values(), *spatial)) + 1)
@@ -467,4 +482,4 @@ _WRITERS: dict[str, Callable[[Any, PrintOptions], str]] = {
     "literal": lambda value, _: typed_literal_text(value),
     "precisions": lambda value, _: "{" + ",".join(value) + "}",
 }
-"""How the value of each kind of attribute is written; kinds whose value is canonical text are written as they are."""
+"""Functions that print a value of each kind of attribute; canonical text needs none."""

@@ -1,10 +1,9 @@
-"""HLO texts that follow on one another, as a compiler dumps them between its passes: what two of them share is read
-once.
+"""Read successive HLO texts, as a compiler dumps them between passes; parse equal parts once.
 
-A computation whose text is that of the module before, and that calls the same computations, is taken over whole, with
-its record. Of any other the instructions are taken over whose line, operands' shapes and called computations are the
-same. The frames of Python's stack keep the numbers that the texts give them: a pass changes none of them, and neither
-does reading.
+A computation is reused whole, with its record, if its text equals that in the previous module and
+it calls the same computations. In any other computation an instruction is reused if its line, its
+operands' shapes and its called computations are the same. Stack frames keep the numbers that the
+texts give them: no pass changes them, and neither does reading.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from xlanb.hlo.text.parse_scope import ParseScope
 from xlanb.hlo.text.parser import ModuleParser
 
 _BLOCK = re.compile(r"[^\n]*\{\n(?:[^}\n][^\n]*\n)*\}[^\n]*(?=\s*(?:\Z|%|ENTRY\b))")
-"""A computation as XLA prints it, to the line of its closing brace."""
+"""A computation as XLA prints it, up to the line of its closing brace."""
 
 
 @dataclass
 class _Block:
-    """A computation that was read: its text, what it became, and its instructions by their lines.
+    """A computation that was read: its text, the result, and its instructions by their lines.
 
-    `names` are its own and those of its instructions as the text gives them. `is_whole` says that the text alone,
-    with what it calls, decides what it becomes.
+    `names` are its own and those of its instructions as in the text. `is_whole` says that the text
+    alone, with the called computations, determines the result.
     """
 
     text: str
@@ -49,7 +48,7 @@ class _Block:
 
     @property
     def is_asynchronous(self) -> bool:
-        """Whether it may hold asynchronous instructions."""
+        """Whether it may contain asynchronous instructions."""
         return not self.is_whole and any(i.opcode in ASYNC_OPCODES for i in self.computation._instructions)
 
     def keeps_names(self) -> bool:
@@ -63,7 +62,7 @@ def _names(computation: HloComputation) -> list[str]:
 
 @dataclass(frozen=True)
 class _Head:
-    """What stands before the computations of a module and decides what they become."""
+    """The part of a module before its computations that determines how they are read."""
 
     tables: str = ""
     frames: GivenFrames = field(default_factory=lambda: GivenFrames([], [], [], []))
@@ -71,7 +70,7 @@ class _Head:
 
 
 class ModuleSeries:
-    """Reads one text after another; of the last one it remembers the computations."""
+    """Reads one text after another, and keeps the computations of the last one."""
 
     def __init__(self) -> None:
         self._blocks: dict[str, _Block] = {}
@@ -79,10 +78,10 @@ class ModuleSeries:
 
     @boundary("parse HLO text")
     def read(self, text: str) -> ModuleRecord:
-        """The module that a text says, as `parse` reads it, but for the numbers of stack frames, which stay.
+        """The module of a text, as `parse` reads it, except that stack frames keep their numbers.
 
         Raises:
-            HloParseError: the text is not well formed; the message shows line, column and a caret.
+            HloParseError: the text is malformed; the message shows line, column and a caret.
         """
         check_characters(text)
         cursor = Cursor(text)
@@ -95,7 +94,7 @@ class ModuleSeries:
     def _read(self, cursor: Cursor, known: dict[str, _Block]) -> ModuleRecord:
         parser = _SeriesParser(cursor, known, self._head)
         module = parser.read()
-        if not parser.keeps_names():  # what is shared was renamed: read all of it anew
+        if not parser.keeps_names():  # a shared instruction was renamed: read all again
             parser = _SeriesParser(Cursor(cursor.source), {}, self._head)
             module = parser.read()
         parser.take_records()
@@ -108,8 +107,8 @@ class ModuleSeries:
 class _SeriesParser(ModuleParser):
     """Reads one text of a series.
 
-    `known` are the computations of the one before, by what stands before their parameters; `head` is what they
-    depended on.
+    `known` are the computations of the previous text, by their text before the parameters; `head`
+    is what they depended on.
     """
 
     def __init__(self, cursor: Cursor, known: dict[str, _Block], head: _Head) -> None:
@@ -120,9 +119,9 @@ class _SeriesParser(ModuleParser):
         self.reader = self.instructions = _RememberingParser(cursor, self.module)
 
     def tables(self) -> GivenFrames:
-        """The tables of stack frames, those of the last module where they are the same.
+        """The tables of stack frames; the last module's if they are the same.
 
-        Where what stands before the computations is another, none of the last module's is taken over.
+        If the text before the computations differs, nothing of the last module is reused.
         """
         cursor, last = self.cursor, self.head
         is_scheduled = self.module.header.get("is_scheduled") == "true"
@@ -141,13 +140,13 @@ class _SeriesParser(ModuleParser):
         return self.head.frames
 
     def settle_frames(self, given: GivenFrames) -> None:
-        """Resolve the frames of what is new; the numbers stay as they are."""
+        """Resolve the frames of new instructions; the numbers stay."""
         every = (i for c in self.instructions.finished for i in c._instructions)
         given.resolve(i for i in every if i.metadata.frame is None)
         self.module.tables = f"{self.head.tables}\n" if self.head.tables else ""
 
     def computation(self) -> None:
-        """Take over the computation that stands here, or read it."""
+        """Reuse the computation that is next, or read it."""
         cursor, finished = self.cursor, self.instructions.finished
         start = cursor.pos
         block = _BLOCK.match(cursor.source, start)
@@ -186,17 +185,21 @@ class _SeriesParser(ModuleParser):
         return True
 
     def keeps_names(self) -> bool:
-        """Whether all that a text may share with the next one has the names that it gives."""
+        """Whether everything that the next text may reuse has the names in the text."""
         return all(b.keeps_names() for b in self.found.values())
 
     def take_records(self) -> None:
-        """Give the computations that were taken over the records that they had."""
+        """Give reused computations their previous records."""
         for block in self.found.values():
             if block.record is not None:
                 block.computation._record = block.record
 
     def blocks(self) -> dict[str, _Block]:
-        """What the next text may share: not what asynchronous instructions run, for reading these changes it."""
+        """The blocks that the next text may reuse.
+
+        Computations that asynchronous instructions run are excluded, since reading those changes
+        them.
+        """
         changed = _reached({c for b in self.found.values() if b.is_asynchronous for c in b.called})
         for block in self.found.values():
             block.record = block.computation._record
@@ -206,7 +209,7 @@ class _SeriesParser(ModuleParser):
 
 
 def _reached(computations: set[HloComputation]) -> set[HloComputation]:
-    """These computations and all that they call."""
+    """These computations and all that they call, directly or not."""
     found: set[HloComputation] = set()
     left = list(computations)
     while left:
@@ -218,10 +221,10 @@ def _reached(computations: set[HloComputation]) -> set[HloComputation]:
 
 
 class _RememberingParser(InstructionParser):
-    """Reads instructions, those of lines that are known without looking into them.
+    """Reads instructions, and reuses those whose lines are known.
 
-    `lines` are those of the computation that is being read; `is_special` says that it holds what reading changes later
-    or names by what stands elsewhere.
+    `lines` are those of the computation that is being read. `is_special` says that it contains
+    instructions that later reading changes, or whose names depend on other instructions.
     """
 
     def __init__(self, cursor: Cursor, module: HloModule) -> None:
@@ -229,13 +232,13 @@ class _RememberingParser(InstructionParser):
         self.remember({})
 
     def remember(self, known: dict[str, HloInstruction]) -> None:
-        """These lines are known of the computation that is read next."""
+        """Set the known lines of the computation that is read next."""
         self._known = known
         self.lines: dict[str, HloInstruction] = {}
         self.is_special = False
 
     def instruction(self, scope: ParseScope) -> None:
-        """The instruction that stands here."""
+        """Read an instruction, or reuse the one with the same line."""
         cursor = self.cursor
         start = cursor.pos
         end = cursor.source.find("\n", start)
@@ -260,9 +263,9 @@ class _RememberingParser(InstructionParser):
             self.lines[line] = new
 
     def _repeat(self, scope: ParseScope, old: HloInstruction, line: str) -> bool:
-        """Insert an instruction again whose line was read before.
+        """Insert an instruction whose line was read before.
 
-        False where what it takes is not what it took then.
+        False if its operands differ from those it had then.
         """
         operands = []
         for before in old.operands:
@@ -285,8 +288,8 @@ class _RememberingParser(InstructionParser):
 
 
 def _depends_on_more(instruction: HloInstruction) -> bool:
-    """Whether an instruction says more than its line.
+    """Whether an instruction depends on more than its line.
 
-    An element of a tuple comes from where the tuple's operand does.
+    A tuple element takes its origin from the tuple's operand.
     """
     return instruction.opcode is HloOpcode.GET_TUPLE_ELEMENT and instruction.operands[0].opcode is HloOpcode.TUPLE

@@ -1,4 +1,4 @@
-r"""How attributes are written, by the version of JAX that brings XLA: what newer ones spell otherwise, or write though it is the default.
+r"""How attributes are printed, by the version of JAX whose XLA prints them.
 
     0.10.2                                  0.12
     compare(a, b), type=TOTALORDER          compare(a, b), order=TOTAL
@@ -8,7 +8,8 @@ r"""How attributes are written, by the version of JAX that brings XLA: what newe
     origin_recovery_table={... "             origin_recovery_table={... "
       ... op_name="a" ...                     ... op_name=\"a\" ...
 
-The parser reads both. XLA of 0.12 reads the text of 0.10.2, not the other way round: that is why the canonical text here is that of 0.10.2.
+The parser reads both. XLA of 0.12 reads the text of 0.10.2, but not the reverse; so the canonical
+text here is that of 0.10.2.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ Attributes = Mapping[str, Any]
 
 
 def _compare(attributes: Attributes) -> Attributes:
-    """XLA knows an order of floating point numbers only: types of the other comparisons follow from the operands."""
+    """The attributes of a compare in 0.12, which has an order for floats only.
+
+    The types of other comparisons follow from the operands.
+    """
     rest = {name: value for name, value in attributes.items() if name != "type"}
     return {**rest, "order": "TOTAL"} if attributes.get("type") == "TOTALORDER" else rest
 
@@ -39,7 +43,10 @@ def _sparse(attributes: Attributes) -> Attributes:
 
 
 def _stable(attributes: Attributes) -> Attributes:
-    """A message without the field says that equal values may come in any order, a text without it that they come as they were."""
+    """Attributes with `is_stable` explicit.
+
+    If absent, a message means unstable and a text means stable.
+    """
     return {**attributes, "is_stable": attributes.get("is_stable", False)}
 
 
@@ -63,11 +70,14 @@ _SPELLINGS: Mapping[str, Mapping[HloOpcode, _Row]] = {
         HloOpcode.DOT: (_sparse, frozenset()),
     },
 }
-"""By version and opcode: the attributes as they are written there, and the names of those that are written even at their default."""
+"""By version and opcode: a function to its attributes, and those printed even if default."""
 
 
 def spelled(record: InstructionRecord, version: str) -> tuple[Attributes, frozenset[str]]:
-    """The attributes of an instruction as XLA of a version writes them, and which of them are written even where they are the default."""
+    """An instruction's attributes in the spelling of a version.
+
+    Also returns the names of those that are printed even at their default.
+    """
     row = _SPELLINGS[version].get(record.opcode)
     if row is None:
         return record.attributes, frozenset()
@@ -75,29 +85,32 @@ def spelled(record: InstructionRecord, version: str) -> tuple[Attributes, frozen
     return write(record.attributes), shown
 
 
-# -- recovery modules ---------------------------------------------------------------------------------------------
+# -- recovery modules ------------------------------------------------------------------------------
 
 RECOVERY_QUOTE = '  "'
-"""The line before and the line behind the text of a module in an origin_recovery_table."""
+"""The line before and after the text of a module in an origin_recovery_table."""
 
 _RECOVERY = re.compile(r'"\n((?s:.*?)\n)  "(?=\n|$)')
 _BARE_QUOTE = re.compile(r'(?:^|[^\\])(?:\\\\)*"')
 
 
 def recovery_module_text(module: str) -> str:
-    """The text of a recovery module, indented, between lines of one quote, as 0.10.2 writes it: nothing in it is escaped."""
+    """The text of a recovery module as 0.10.2 prints it.
+
+    It is indented, between lines of one quote, and not escaped.
+    """
     inner = "".join(f"    {line}\n" if line else "\n" for line in module.split("\n"))
     return f"{RECOVERY_QUOTE}\n{inner}{RECOVERY_QUOTE}"
 
 
 def unescaped_recovery_module(source: str, start: int) -> tuple[str, int] | None:
-    """The recovery module whose quote stands at `start`, and where it ends, if quotes in it are not escaped (0.10.2); else None."""
+    """The recovery module after the quote at `start`, and its end; None if it is escaped."""
     found = _RECOVERY.match(source, start)
     return (found[1], found.end()) if found and _BARE_QUOTE.search(found[1]) else None
 
 
 def spelled_header(name: str, text: str, version: str) -> str:
-    """The text of an attribute of the `HloModule` line as XLA of a version writes it."""
+    """The text of an attribute of the `HloModule` line in the spelling of a version."""
     if version == "0.10.2" or name != "origin_recovery_table":
         return text
     lines, inside = [], False

@@ -1,4 +1,7 @@
-"""Checks a module against every rule of HLO (xla/service/hlo_verifier.cc), in time linear in its size."""
+"""Check a module against every rule of HLO, in time linear in its size.
+
+Source: xla/service/hlo_verifier.cc.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,8 @@ def verify_module(module: HloModule, options: VerifierOptions = _DEFAULT) -> Non
     """Check every rule of HLO.
 
     Raises:
-        HloVerifierError: one is broken; the message names the instruction and shows ten instructions either side of it.
+        HloVerifierError: a rule is broken; the message names the instruction and shows ten
+            instructions before and after it.
     """
     verify_structure(module)
     verify_device_counts(module)

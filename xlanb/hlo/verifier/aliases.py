@@ -1,4 +1,4 @@
-"""Buffers that are shared: of results and parameters of the module, of results and operands of one instruction."""
+"""Check shared buffers: of the module's results and parameters, and of an instruction's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _ALIAS = re.compile(r"\{([\d,\s]*)\}\s*:\s*\(\s*(\d+)\s*,\s*\{([\d,\s]*)\}(?:\s*
 
 
 def verify_module_aliases(module: HloModule) -> None:
-    """Results that may share a parameter's buffer name a part of either, no part twice; those that must are of the same shape."""
+    """Check that aliases of results and parameters exist and do not overlap.
+
+    Those that must alias need the same shape.
+    """
     text = module.header.get("input_output_alias")
     if not text:
         return
@@ -46,7 +49,7 @@ def verify_module_aliases(module: HloModule) -> None:
 
 
 def verify_instruction_aliases(i: HloInstruction) -> None:
-    """Parts of the result that share an operand's buffer have its shape."""
+    """Check that results that share an operand's buffer have its shape."""
     text: str = i.attributes.get("output_to_operand_aliasing") or ""
     for output, number, inner, _ in _ALIAS.findall(text):
         if int(number) >= len(i.operands):

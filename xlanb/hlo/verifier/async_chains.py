@@ -1,4 +1,7 @@
-"""Chains of async-start, async-update and async-done (VerifyAsynchronousInstructionPairs in hlo_verifier.cc)."""
+"""Check chains of async-start, async-update and async-done.
+
+Source: VerifyAsynchronousInstructionPairs in hlo_verifier.cc.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,13 @@ _CARRIED = frozenset((_O.CALL, _O.CONDITIONAL, _O.DOMAIN))
 
 
 def verify_async_chains(links: Sequence[HloInstruction]) -> None:
-    """Check that each chain of a module begins, goes on in one line and ends; `links` are its async instructions.
+    """Check that each chain of a module starts, continues without branches and ends.
+
+    Args:
+        links: the module's async instructions.
 
     Raises:
-        HloVerifierError: a link continues nothing, two continue the same one, or a start has no end.
+        HloVerifierError: a link has no predecessor, two have the same one, or a start has no done.
     """
     for i in links:
         _verify_users(i)
@@ -38,7 +44,7 @@ def verify_async_chains(links: Sequence[HloInstruction]) -> None:
 
 
 def _verify_users(i: HloInstruction) -> None:
-    """The state goes to the next link as its first operand, or through what hands it on."""
+    """Check that the state goes to the next link's first operand, possibly through others."""
     if i.opcode not in PRODUCERS:
         return
     for user in i.users:
@@ -67,7 +73,7 @@ def _verify_link(i: HloInstruction) -> None:
 
 
 def _follow(done: HloInstruction, ends: dict[HloInstruction, HloInstruction], used: set[HloInstruction]) -> None:
-    """Walk from the end of a chain to its beginning."""
+    """Walk from the end of a chain to its start."""
     link = producer(done.operands[0])
     while link is not None and link.opcode is _O.ASYNC_UPDATE:
         if link in used:
@@ -82,7 +88,7 @@ def _follow(done: HloInstruction, ends: dict[HloInstruction, HloInstruction], us
 
 
 def _crosses_loop(state: HloInstruction) -> bool:
-    """Whether a state goes into a loop or on to its next step."""
+    """Whether a state enters a loop or is passed to its next iteration."""
     stack, seen = [state], {state}
     while stack:
         i = stack.pop()

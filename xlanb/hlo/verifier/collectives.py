@@ -1,8 +1,8 @@
-"""Verify collectives beyond their shapes: groups, group sizes against the sizes of operand and
-result, sources and targets.
+"""Verify collectives beyond their shapes: groups, group sizes, sources and targets.
 
-By ShapeVerifier in hlo_verifier.cc and GetCollectiveOpGroupMode in collective_op_group_mode.cc. How many replicas and partitions there are
-stands in the module's header; a count of 1 is the default and taken as unknown, as XLA does.
+The module's header gives the number of replicas and partitions; 1 is the default and means unknown,
+as in XLA. Source: ShapeVerifier in hlo_verifier.cc, GetCollectiveOpGroupMode in
+collective_op_group_mode.cc.
 """
 
 from __future__ import annotations
@@ -29,13 +29,17 @@ _MODES = {
 }  # fmt: skip
 
 GROUPED = (
-    _O.ALL_GATHER, _O.ALL_GATHER_START, _O.ALL_REDUCE, _O.ALL_REDUCE_START, _O.ALL_TO_ALL, _O.RAGGED_ALL_TO_ALL, _O.REDUCE_SCATTER
+    _O.ALL_GATHER, _O.ALL_GATHER_START, _O.ALL_REDUCE, _O.ALL_REDUCE_START, _O.ALL_TO_ALL,
+    _O.RAGGED_ALL_TO_ALL, _O.REDUCE_SCATTER
 )  # fmt: skip
 """Collectives whose replica groups XLA checks."""
 
 
 def verify_groups(i: HloInstruction) -> None:
-    """Groups are not empty, name each participant from 0 on once, all that there are, and are as large as operand and result say."""
+    """Check that groups are not empty and name each participant once, and match the shapes.
+
+    Participants are numbered from 0.
+    """
     sizes = _group_sizes(i)
     if sizes is None:
         return  # groups by the axes of a mesh
@@ -53,7 +57,11 @@ def verify_groups(i: HloInstruction) -> None:
 
 
 def _group_sizes(i: HloInstruction) -> dict[int, int] | None:
-    """How many groups there are of each size, which may be more than fit in memory; none for one group of all; None where the text does not say."""
+    """The number of groups of each size.
+
+    Empty for one group of all; None if the text does not have sizes. The groups themselves may not
+    fit into memory.
+    """
     text: str = i.attributes.get("replica_groups") or "{}"
     if text == "{}":
         return {}
@@ -79,7 +87,10 @@ def _group_sizes(i: HloInstruction) -> dict[int, int] | None:
 
 
 def group_mode(i: HloInstruction) -> str:
-    """What the numbers in the groups of a collective, or in its pairs, mean: `cross_replica`, `cross_partition`, `cross_replica_and_partition` or `flattened_id`."""
+    """The meaning of the numbers in a collective's groups or pairs.
+
+    `cross_replica`, `cross_partition`, `cross_replica_and_partition` or `flattened_id`.
+    """
     said = str(i.attributes.get("mode") or "")
     if said:
         return _MODES.get(said, said)
@@ -111,7 +122,7 @@ def _group_size(i: HloInstruction, mode: str, sizes: Iterable[int]) -> int:
 
 
 def group_size(i: HloInstruction) -> int:
-    """How many participants the largest group of a collective has."""
+    """The number of participants in the largest group of a collective."""
     sizes = _group_sizes(i)
     if sizes is None:
         sizes = {_size_along_axes(i.attributes["replica_groups"]): 1}
@@ -119,7 +130,7 @@ def group_size(i: HloInstruction) -> int:
 
 
 def _size_along_axes(text: str) -> int:
-    """The size of a group by the axes of a mesh: of `mesh['x'=2,'y'=4] {'x','y':(1)2}` 2 * 2."""
+    """The size of a group along mesh axes: 2 * 2 for `mesh['x'=2,'y'=4] {'x','y':(1)2}`."""
     sizes: dict[str, int] = {}
     size = 1
     for name, of_mesh, of_part in _AXIS.findall(text):
@@ -131,12 +142,12 @@ def _size_along_axes(text: str) -> int:
 
 
 def device_count(i: HloInstruction) -> int:
-    """On how many devices an instruction's module runs, by its header."""
+    """The number of devices of an instruction's module, by its header."""
     return _count(i, "replica_count") * _count(i, "num_partitions")
 
 
 def _verify_size(i: HloInstruction, size: int) -> None:
-    """A gathering or scattering over `size` participants makes that many of one, or one of that many."""
+    """Check that a gather multiplies, and a scatter divides, the dimension by the group size."""
     if i.opcode is _O.ALL_TO_ALL:
         _verify_exchange(i, size)
         return
@@ -156,7 +167,8 @@ def _verify_size(i: HloInstruction, size: int) -> None:
     if small > 0 and -(-large // small) != size:
         fail(
             i,
-            f"expected {size} parts in dimension {dims[0]}, one for each participant of a group, not {-(-large // small)}",
+            f"expected {size} parts in dimension {dims[0]}, one for each participant of a group, "
+            f"not {-(-large // small)}",
         )
 
 
@@ -176,7 +188,7 @@ def _verify_exchange(i: HloInstruction, size: int) -> None:
 
 
 def verify_ragged(i: HloInstruction) -> None:
-    """Offsets and sizes are vectors or matrices of one shape."""
+    """Check that offsets and sizes are vectors or matrices of one shape."""
     verify_groups(i)
     first = i.operands[2].shape
     for o in i.operands[2:]:
@@ -192,7 +204,10 @@ def _order(shape: Shape) -> Sequence[int]:
 
 
 def verify_pairs(i: HloInstruction) -> None:
-    """No source and no target comes twice; where slices go into another buffer, not more often than there are slices."""
+    """Check that no source and no target occurs twice.
+
+    If slices are written to another buffer, they may occur as often as there are slices.
+    """
     often = 1
     if len(i.operands) == 4:
         slices = i.operands[2].shape

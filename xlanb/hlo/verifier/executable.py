@@ -1,6 +1,4 @@
-"""Checks that a compiler needs beyond the rules of HLO: without them, generated code could read out
-of bounds.
-"""
+"""Checks beyond the rules of HLO that keep generated code from reading out of bounds."""
 
 from __future__ import annotations
 
@@ -19,13 +17,19 @@ _LARGEST_SIZE = 2**31 - 1
 
 
 def verify_sizes(i: HloInstruction) -> None:
-    """Raise where a value that is handed on has other dynamic dimensions than its taker sees: the sizes are stored behind the elements, in the same buffer."""
+    """Raise if a forwarded value has other dynamic dimensions than its user expects.
+
+    The sizes are stored after the elements, in the same buffer.
+    """
     for over in hand_overs(i):
         _verify_sizes(i, over)
 
 
 def verify_dynamic(i: HloInstruction) -> None:
-    """Raise where a dynamic array has a dimension whose size does not fit into s32: the sizes of its dimensions are computed with as such (get-dimension-size)."""
+    """Raise if a dynamic array has a dimension that exceeds s32.
+
+    get-dimension-size returns sizes as s32.
+    """
     for _, shape in i.shape.leaves():
         if isinstance(shape, ArrayShape) and shape.is_dynamic and max(shape.dimensions) > _LARGEST_SIZE:
             fail(
@@ -36,7 +40,7 @@ def verify_dynamic(i: HloInstruction) -> None:
 
 
 def verify_entry_sizes(module: HloModule) -> None:
-    """Raise where entry_computation_layout and the entry computation disagree on which dimensions are dynamic."""
+    """Raise if entry_computation_layout has other dynamic dimensions than the entry computation."""
     for i, over in entry_hand_overs(module):
         _verify_sizes(i, over)
 
@@ -46,13 +50,14 @@ def _verify_sizes(i: HloInstruction, over: HandOver) -> None:
     if given is not taken and _sizes(given) != _sizes(taken):
         fail(
             i,
-            f"cannot be compiled: {what} is {given}, but is taken as {taken}: expected the same dimensions to be dynamic "
+            f"cannot be compiled: {what} is {given}, but is taken as {taken}: expected the same "
+            "dimensions to be dynamic "
             "(use set-dimension-size)",
         )
 
 
 def _verify_loop(i: HloInstruction) -> None:
-    """A loop gives what it takes."""
+    """Check that a loop's result has the shape of its operand."""
     body = i.attributes["body"]
     taken = i.operands[0].shape
     for what, shape in ((f"the root of {body.name}", body.root.shape), ("the loop", i.shape)):
@@ -66,7 +71,7 @@ def _sizes(shape: Shape) -> list[tuple[bool, ...]]:
 
 
 def _verify_bitcast(i: HloInstruction) -> None:
-    """A bitcast has the bits of its operand; of what is not an array, the same shape."""
+    """Check that a bitcast has as many bits as its operand; if not an array, the same shape."""
     source, shape = i.operands[0].shape, i.shape
     if not (source.is_array and shape.is_array):
         if not compatible(source, shape):
@@ -78,7 +83,11 @@ def _verify_bitcast(i: HloInstruction) -> None:
 
 
 def _verify_scan(i: HloInstruction) -> None:
-    """Its computation takes a slice of each input and the carries, or one element of each, and gives carries like those that it takes."""
+    """Check a scan's computation.
+
+    It takes a slice, or an element, of each input and the carries, and returns carries of the same
+    shapes.
+    """
     carries, (along,) = i.attributes["num_carries"], i.dimensions
     count = len(i.operands) - carries
     target = i.to_apply
@@ -92,12 +101,13 @@ def _verify_scan(i: HloInstruction) -> None:
             if not compatible(shape, wanted) and not compatible(shape, ArrayShape(whole.element_type, ())):
                 fail(
                     i,
-                    f"cannot be compiled: expected {target.name} to take and return {wanted}, not {shape}, for operand {n}",
+                    f"cannot be compiled: expected {target.name} to take and return {wanted}, not "
+                    f"{shape}, for operand {n}",
                 )
 
 
 def _verify_transform(i: HloInstruction) -> None:
-    """A transform is as long as its operand's last dimensions, and of one precision."""
+    """Check that an fft has the length of its operand's last dimensions, and one precision."""
     source, shape = i.operands[0].array_shape, i.array_shape
     if i.attributes["fft_type"] in ("RFFT", "IRFFT"):
         real, other = sorted((source.element_type, shape.element_type), key=lambda t: t.is_complex)
@@ -113,7 +123,7 @@ def _verify_transform(i: HloInstruction) -> None:
 
 
 def _verify_fusion(i: HloInstruction) -> None:
-    """A fusion has one operand for each parameter: HLO's rules let it have more."""
+    """Check that a fusion has one operand per parameter; HLO's rules allow more."""
     fused = i.attributes["calls"]
     if len(fused.parameters) != len(i.operands):
         fail(
@@ -124,7 +134,10 @@ def _verify_fusion(i: HloInstruction) -> None:
 
 
 def _verify_indexing(i: HloInstruction) -> None:
-    """Where along a batching dimension a gather or scatter reads is the batch's number: an index must not say it too (StableHLO's rule)."""
+    """Check that gather or scatter indices do not address a batching dimension (StableHLO).
+
+    There the position is the batch number.
+    """
     batching, mapped = _INDEXED[i.opcode]
     both = set(i.ints(batching)) & set(i.ints(mapped))
     if both:
@@ -140,7 +153,10 @@ def _verify_indexing(i: HloInstruction) -> None:
 
 
 def _verify_alike(i: HloInstruction) -> None:
-    """The arrays of a scatter have the same dimensions, so have its updates: one index leads into each (StableHLO's rule)."""
+    """Check that a scatter's arrays have equal dimensions, and its updates too (StableHLO).
+
+    One index addresses each of them.
+    """
     count = len(i.operands) // 2
     for what, shapes in (("arrays", i.operands[:count]), ("updates", i.operands[count + 1 :])):
         found = sorted({o.array_shape.dimensions for o in shapes})
@@ -152,31 +168,35 @@ def _verify_alike(i: HloInstruction) -> None:
 
 
 def _verify_product(i: HloInstruction) -> None:
-    """Operands of dots and convolutions hold all of their elements, as they are."""
+    """Check that operands of dots and convolutions are stored plainly, not sparse or scaled."""
     for name in ("sparsity_config", "block_scaling_config"):
         if i.attributes.get(name):
             fail(i, f"cannot be compiled: unexpected {name}, by which an operand is stored in another form")
 
 
 def _verify_top_k(i: HloInstruction) -> None:
-    """The elements have an order."""
+    """Check that the elements are ordered."""
     kind = i.operands[0].array_shape.element_type
     if kind.is_complex:
         fail(i, f"cannot be compiled: expected real numbers, not unordered {kind.text}")
 
 
 def _verify_broadcast(i: HloInstruction) -> None:
-    """A broadcast repeats elements as they are (XLA's verifier)."""
+    """Check that a broadcast keeps the element type (XLA's verifier)."""
     given, taken = i.operands[0].array_shape.element_type, i.array_shape.element_type
     if given is not taken:
         fail(
             i,
-            f"cannot be compiled: expected elements of {given.text}, as the operand has, not {taken.text} (use convert)",
+            f"cannot be compiled: expected elements of {given.text}, as the operand has, not "
+            f"{taken.text} (use convert)",
         )
 
 
 def _verify_between_forms(i: HloInstruction) -> None:
-    """The custom calls between arrays of dynamic size and those at their bounds take, or give, the array and a size for each dimension."""
+    """Check SliceToDynamic and PadToStatic: an array and one size per dimension.
+
+    They convert between arrays of dynamic size and arrays at their bounds.
+    """
     target = i.get("custom_call_target")
     if target == "SliceToDynamic":
         array, sizes = i.shape, [o.shape for o in i.operands[1:]]
@@ -199,7 +219,8 @@ def _verify_between_forms(i: HloInstruction) -> None:
         shown = ", ".join(map(str, sizes)) or "none"
         fail(
             i,
-            f"cannot be compiled: expected {target} to have an s32[] for the size of each of {array.rank} dimensions, not {shown}",
+            f"cannot be compiled: expected {target} to have an s32[] for the size of each of "
+            f"{array.rank} dimensions, not {shown}",
         )
 
 

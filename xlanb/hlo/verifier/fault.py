@@ -1,4 +1,4 @@
-"""How the verifier complains: the rule that is broken, and the instruction among its neighbours."""
+"""The verifier's errors: the broken rule, and the instruction among its neighbours."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from xlanb.hlo.instruction import HloInstruction
 class VerifierOptions:
     """What is checked beyond the rules that always hold, by the names of HloVerifierOpts.
 
-    `layout_sensitive`: instructions that move no data must not change layouts. `allow_mixed_precision`: floating operands of one
-    instruction, and its result, may differ in precision. `allow_unbounded_dynamism`: dimensions may be unknown, `?`. Ours is
-    `executable`: what XLA's verifier leaves to its compilers is checked too.
+    Attributes:
+        layout_sensitive: instructions that move no data must not change layouts.
+        allow_mixed_precision: floating operands of one instruction, and its result, may differ in
+            precision.
+        allow_unbounded_dynamism: dimensions may be unknown, `?`.
+        executable: check also what XLA's verifier leaves to its compilers (our own option).
     """
 
     layout_sensitive: bool = False
@@ -26,7 +29,7 @@ class VerifierOptions:
 
 
 def fail(instruction: HloInstruction, problem: str) -> NoReturn:
-    """Refuse an instruction.
+    """Raise an error for an instruction.
 
     Raises:
         HloVerifierError: always; it shows the instruction among its neighbours.

@@ -1,5 +1,6 @@
-"""Verify single opcodes beyond their shapes (InstructionVerifier and the checks of pairs in
-hlo_verifier.cc).
+"""Verify single opcodes beyond their shapes.
+
+Source: InstructionVerifier and the checks of pairs in hlo_verifier.cc.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ def _compare(i: HloInstruction) -> None:
 
 @_check(_O.FUSION)
 def _fusion(i: HloInstruction) -> None:
-    """A fused computation belongs to its fusion alone; what is in it is used in it, but for the root."""
+    """Check that a fused computation has one caller, and no unused instructions but the root."""
     fused: HloComputation = i.attributes["calls"]
     root = fused.root
     if root._users:
         fail(i, f"the root {root.name} of the fused computation {fused.name} has users in it")
     for x in fused._instructions:
-        # XLA refuses parameters that nothing uses, too; its own dce is there to remove them.
+        # XLA also refuses unused parameters; its own dce removes them.
         if not x._users and x is not root and x.opcode is not _O.PARAMETER and not _acts(x):
             fail(i, f"{x.name} is unused in the fused computation {fused.name}")
     _same_thread(i, fused)
@@ -72,7 +73,7 @@ def _acts(i: HloInstruction) -> bool:
 
 @_check(_O.CALL)
 def _call(i: HloInstruction) -> None:
-    """A composite call says by frontend attributes what it is composed for."""
+    """Check that a composite call has the frontend attributes that describe it."""
     if not i.attributes.get("is_composite"):
         return
     facts = dict(i.frontend_attributes)
@@ -85,7 +86,7 @@ def _call(i: HloInstruction) -> None:
 
 @_check(_O.WHILE)
 def _while(i: HloInstruction) -> None:
-    """What the loop hands on is sharded in one way: its result, the body's parameter and root, the condition's parameter."""
+    """Check that a loop's result and its computations' parameters and root are sharded alike."""
     body, condition = i.attributes["body"], i.attributes["condition"]
     _same_thread(i, body)
     _same_thread(i, condition)
@@ -94,7 +95,7 @@ def _while(i: HloInstruction) -> None:
 
 @_check(_O.CONDITIONAL)
 def _conditional(i: HloInstruction) -> None:
-    """The result is sharded as the roots of all branches."""
+    """Check that the result is sharded like the roots of all branches."""
     for called in i.called_computations:
         _same_thread(i, called)
     _same_sharding(i, (i, *(c.root for c in i.called_computations)))
@@ -115,14 +116,14 @@ def _same_thread(i: HloInstruction, called: HloComputation) -> None:
         fail(i, f"it runs in thread {here}, but {called.name}, which it calls, in {there}")
 
 
-# -- collectives ------------------------------------------------------------------------------------------------
+# -- collectives -----------------------------------------------------------------------------------
 
 CHECKS.update(dict.fromkeys(GROUPED, verify_groups))
 CHECKS[_O.RAGGED_ALL_TO_ALL] = verify_ragged
 CHECKS[_O.COLLECTIVE_PERMUTE] = verify_pairs
 
 
-# -- what runs aside: a start, updates perhaps, a done ----------------------------------------------------------
+# -- what runs aside: a start, updates perhaps, a done ---------------------------------------------
 
 _SINGLE_USER: dict[HloOpcode, tuple[HloOpcode, ...]] = {
     _O.ALL_REDUCE_START: (_O.ALL_REDUCE_DONE,),
@@ -140,7 +141,7 @@ _OPERAND: dict[HloOpcode, tuple[HloOpcode, ...]] = {
 
 @_check(*(set(_SINGLE_USER) | set(_OPERAND)))
 def _pair(i: HloInstruction) -> None:
-    """A start has one user, which goes on with it or ends it; an end has a start as operand."""
+    """Check that a start has one user that continues it, and a done has a start as operand."""
     users = _SINGLE_USER.get(i.opcode)
     if users is not None and (len(i._users) != 1 or i.users[0].opcode not in users):
         found = ", ".join(f"{u.name} ({u.opcode})" for u in i.users) or "none"
@@ -168,13 +169,14 @@ def _async_start(i: HloInstruction) -> None:
     thread, wrapped = i.attributes.get("async_execution_thread") or "main", called.execution_thread or "main"
     if thread != wrapped:
         fail(i, f"expected {called.name}, which it calls, in thread {thread}, not in {wrapped}")
-    # Transfers and collectives may run aside together, as a group.
+    # Transfers and collectives may run asynchronously as a group.
     for o in called._instructions:
         alone = o is called.root or o.opcode in (_O.PARAMETER, _O.TUPLE, _O.GET_TUPLE_ELEMENT)
         if not alone and o.opcode.kind not in ("side", "collective", "async"):
             fail(
                 o,
-                f"expected nothing but the root, parameters and collectives in {called.name}, which {i.name} runs asynchronously",
+                f"expected nothing but the root, parameters and collectives in {called.name}, "
+                f"which {i.name} runs asynchronously",
             )
 
 

@@ -1,7 +1,8 @@
-"""Check layouts where a value is passed without a copy: producer and consumer must agree on the
-bytes (HloVerifierOpts::layout_sensitive).
+"""Check layouts where a value is forwarded without a copy (HloVerifierOpts::layout_sensitive).
 
-t = (f32[2,3]{1,0}) tuple(f32[2,3]{0,1} x)      refused: the tuple would read x's bytes in another order
+Producer and consumer must agree on the bytes.
+
+t = (f32[2,3]{1,0}) tuple(f32[2,3]{0,1} x)      refused: reads x's bytes in another order
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ HandOver: TypeAlias = tuple[str, Shape, Shape]
 
 
 def hand_overs(i: HloInstruction) -> Iterator[HandOver]:
-    """The values that `i` takes or gives as they lie in memory; none for an instruction that writes its result."""
+    """The values that `i` forwards in memory, in or out; none for one that writes its result."""
     rule = _RULES.get(i.opcode)
     return iter(()) if rule is None else rule(i)
 
 
 def entry_hand_overs(module: HloModule) -> Iterator[tuple[HloInstruction, HandOver]]:
-    """The parameters and the result of the entry, as the module's entry_computation_layout has them."""
+    """The entry's parameters and result against the module's entry_computation_layout."""
     if module.entry_layout is None:
         return
     parameters, result = module.entry_layout
@@ -39,7 +40,7 @@ def entry_hand_overs(module: HloModule) -> Iterator[tuple[HloInstruction, HandOv
 
 
 def verify_layouts(module: HloModule) -> None:
-    """Every value is taken in the layout in which it is given; an array for which none is set is row major.
+    """Check that every forwarded value is used in its own layout; by default row-major.
 
     Raises:
         HloVerifierError: one is not; the message shows the instruction among its neighbours.
@@ -60,7 +61,7 @@ def _verify(i: HloInstruction, over: HandOver) -> None:
         fail(i, f"{what} has the layouts of {given}, but is taken as {taken}: expected the same layouts, or a copy")
 
 
-# -- who hands on what ------------------------------------------------------------------------------------------
+# -- who hands on what -----------------------------------------------------------------------------
 
 
 def _tuple(i: HloInstruction) -> Iterator[HandOver]:
@@ -77,7 +78,7 @@ def _same(i: HloInstruction) -> Iterator[HandOver]:
 
 
 def _overwritten(i: HloInstruction) -> Iterator[HandOver]:
-    """An update may be made in place: the rest of the result is the operand's bytes."""
+    """An update may be made in place: the rest of the result has the operand's bytes."""
     shapes = _parts(i.shape) or (i.shape,)
     for o, s in zip(i.operands, shapes, strict=False):
         yield f"the operand {o.name}, which is updated,", o.shape, s

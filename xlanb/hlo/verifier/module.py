@@ -1,4 +1,7 @@
-"""What must hold for the module as a whole: entry layout, schedule, channels, fusions (HloVerifier::Run in hlo_verifier.cc)."""
+"""Check the module as a whole: entry layout, schedule, channels, fusions.
+
+Source: HloVerifier::Run in hlo_verifier.cc.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ _TRANSFERS = frozenset((_O.SEND, _O.RECV))
 
 
 _MAX_DEVICES = 2**31 - 1
-"""Numbers of devices are 32-bit integers in replica groups and device assignments."""
+"""Device numbers are 32-bit integers in replica groups and device assignments."""
 
 
 def verify_device_counts(module: HloModule) -> None:
-    """The header asks for at least one device, and for no more than numbers of devices allow."""
+    """Check that the header's number of devices is at least one and within the limit."""
     product = 1
     for name in ("replica_count", "num_partitions"):
         text = module.header.get(name, "1")
@@ -29,7 +32,7 @@ def verify_device_counts(module: HloModule) -> None:
 
 
 def verify_entry_layout(module: HloModule) -> None:
-    """The layouts given for the entry computation have its parameters' and its root's shapes."""
+    """Check that the entry computation layout has the shapes of the parameters and the root."""
     if module.entry_layout is None:
         return
     entry = module.entry_computation
@@ -46,7 +49,7 @@ def verify_entry_layout(module: HloModule) -> None:
 
 
 def verify_schedule(module: HloModule) -> None:
-    """An order names each instruction once, after its operands."""
+    """Check that a schedule has each instruction once, after its operands."""
     for computation, order in module.schedule.items():
         if computation.module is not module:
             raise HloVerifierError(
@@ -57,7 +60,8 @@ def verify_schedule(module: HloModule) -> None:
             if i in done or i not in computation:
                 fail(
                     i,
-                    f"the schedule of {computation.name} names it {'twice' if i in done else 'although it is not in the computation'}",
+                    f"the schedule of {computation.name} names it "
+                    f"{'twice' if i in done else 'although it is not in the computation'}",
                 )
             for o in (*i.operands, *i.control_predecessors):
                 if o not in done:
@@ -69,7 +73,7 @@ def verify_schedule(module: HloModule) -> None:
 
 
 def verify_fusions(module: HloModule, fusions: list[HloInstruction]) -> None:
-    """A fused computation has one fusion, and is not the entry."""
+    """Check that a fused computation has one fusion, and is not the entry."""
     owners: dict[HloComputation, HloInstruction] = {}
     for f in fusions:
         fused: HloComputation = f.attributes["calls"]
@@ -79,7 +83,7 @@ def verify_fusions(module: HloModule, fusions: list[HloInstruction]) -> None:
 
 
 def verify_channels(channels: list[HloInstruction]) -> None:
-    """Transfers to and from the host over one channel are the same but for their operands."""
+    """Check that host transfers over one channel are equal except for their operands."""
     first: dict[int, HloInstruction] = {}
     for i in channels:
         if i.opcode not in _TRANSFERS or not i.attributes.get("is_host_transfer"):
@@ -94,7 +98,7 @@ def _transfer(i: HloInstruction) -> tuple[object, ...]:
 
 
 def verify_constrained_layouts(reductions: list[HloInstruction]) -> None:
-    """Either every all-reduce constrains layouts or none does."""
+    """Check that either every all-reduce constrains layouts or none does."""
     for i in reductions:
         if bool(i.get("constrain_layout")) != bool(reductions[0].get("constrain_layout")):
             fail(i, f"expected constrain_layout of all all-reduces or none, not as {reductions[0].name}")

@@ -1,4 +1,4 @@
-"""Every instruction's shape against inference (ShapeVerifier in hlo_verifier.cc)."""
+"""Check every instruction's shape against inference (ShapeVerifier in hlo_verifier.cc)."""
 
 from __future__ import annotations
 
@@ -17,39 +17,44 @@ _O = HloOpcode
 _NOTHING = TupleShape(())
 
 _RULES = {**RULES, _O.WHILE: body_result, _O.FUSION: fused_result}
-"""The rules by which shapes are verified: for loops and fusions the verifier is less strict than inference."""
+"""The rules for checking shapes; less strict than inference for loops and fusions."""
 
 EXACT = frozenset(
     (
-        _O.CALL, _O.CONDITIONAL, _O.CONSTANT, _O.COPY_DONE, _O.COPY_START, _O.CUSTOM_CALL, _O.DYNAMIC_UPDATE_SLICE, _O.FUSION, _O.GET_TUPLE_ELEMENT, _O.INFEED, _O.OUTFEED,
+        _O.CALL, _O.CONDITIONAL, _O.CONSTANT, _O.COPY_DONE, _O.COPY_START, _O.CUSTOM_CALL,
+        _O.DYNAMIC_UPDATE_SLICE, _O.FUSION, _O.GET_TUPLE_ELEMENT, _O.INFEED, _O.OUTFEED,
         _O.OPT_BARRIER, _O.PARAMETER, _O.RECV, _O.RECV_DONE, _O.SEND, _O.SEND_DONE, _O.TUPLE, _O.WHILE,
     )
 )  # fmt: skip
 """Opcodes that only forward values: no change of precision or layout."""
 
 CHOOSES_TYPE = frozenset((_O.DOT, _O.CONVOLUTION, _O.RAGGED_DOT, _O.SCALED_DOT))
-"""Sums of products, whose element type is given (XLA's preferred_element_type)."""
+"""Sums of products, whose element type may be given (XLA's preferred_element_type)."""
 
 MAY_MIX = EXACT | CHOOSES_TYPE | frozenset(
     (
-        _O.ALL_REDUCE, _O.ALL_REDUCE_START, _O.ALL_REDUCE_DONE, _O.ALL_GATHER, _O.ALL_GATHER_START, _O.ALL_GATHER_DONE, _O.ASYNC_DONE,
+        _O.ALL_REDUCE, _O.ALL_REDUCE_START, _O.ALL_REDUCE_DONE, _O.ALL_GATHER, _O.ALL_GATHER_START,
+        _O.ALL_GATHER_DONE, _O.ASYNC_DONE,
         _O.ASYNC_UPDATE, _O.ASYNC_START, _O.DOMAIN, _O.REDUCE_PRECISION, _O.REDUCE_WINDOW, _O.SORT,
     )
 )  # fmt: skip
-"""Opcodes whose operands may have different floating types whatever the options say."""
+"""Opcodes whose operands may have different floating types, whatever the options."""
 
 
 KEEPS_TYPE = frozenset((_O.BROADCAST, _O.RESHAPE, _O.DYNAMIC_RESHAPE))
-"""Opcodes with a given shape whose result must have exactly the operand's type unless mixed precision is allowed."""
+"""Opcodes with a given shape that keep the operand's type, unless precisions may mix."""
 
 KEEPS_LAYOUT = frozenset(o for o in HloOpcode if o.is_elementwise) | frozenset(
     (_O.CONCATENATE, _O.DYNAMIC_SLICE, _O.DYNAMIC_UPDATE_SLICE, _O.MAP, _O.PAD, _O.REVERSE, _O.SLICE, _O.SORT)
 )
-"""Opcodes whose result has the layout of their operands in layout-sensitive modules (LayoutAssignment::InstructionCanChangeLayout)."""
+"""Opcodes whose result has its operands' layout in layout-sensitive modules.
+
+Source: LayoutAssignment::InstructionCanChangeLayout.
+"""
 
 
 def verify_shape(i: HloInstruction, options: VerifierOptions) -> None:
-    """The shape equals the inferred one, except for layouts and dynamic dimensions."""
+    """Check that the shape is the inferred one, except for layouts and dynamic dimensions."""
     opcode, shape = i.opcode, i.shape
     if not options.allow_unbounded_dynamism and _is_unbounded(shape):
         fail(i, f"expected dimensions that are bounded, not {shape}")
@@ -88,7 +93,7 @@ def _verify_same_layout(i: HloInstruction, shape: ArrayShape) -> None:
 def _verify_result(i: HloInstruction, expected: Shape, options: VerifierOptions) -> None:
     opcode, shape = i.opcode, i.shape
     if opcode is _O.SCAN and isinstance(shape, TupleShape) and len(shape.shapes) == 1:
-        expected = TupleShape((expected,))  # one value may stand in a tuple or alone
+        expected = TupleShape((expected,))  # a value may be in a tuple or alone
     if opcode in CHOOSES_TYPE:
         if (
             not isinstance(shape, ArrayShape)
@@ -103,7 +108,7 @@ def _verify_result(i: HloInstruction, expected: Shape, options: VerifierOptions)
 
 
 def _same_layouts(a: Shape, b: Shape) -> bool:
-    """Whether arrays that have layouts have them in the same order of dimensions."""
+    """Whether the layouts of arrays, if both have one, have the same order of dimensions."""
     pairs = zip(a.leaves(), b.leaves(), strict=True)
     return all(
         x.layout is None or y.layout is None or x.layout.minor_to_major == y.layout.minor_to_major

@@ -1,6 +1,6 @@
-"""Shardings against the shapes that they divide (HloSharding::Validate in xla/hlo/ir/hlo_sharding.cc).
+"""Check shardings against shapes (HloSharding::Validate in xla/hlo/ir/hlo_sharding.cc).
 
-What is looked at are tiles and single devices; named meshes are taken as they are.
+Tiles and single devices are checked; named meshes are not.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _MAXIMAL = re.compile(r"\{maximal device=(-?\d+)")
 
 
 def verify_sharding(i: HloInstruction) -> None:
-    """Tiles have a number for each dimension, devices are not repeated, a tuple has a sharding for each leaf."""
+    """Check that tiles match the rank, devices are unique, and a tuple has one per leaf."""
     text = i.sharding
     if i.opcode is HloOpcode.OUTFEED:
-        return  # it is that of the data, not of the token
+        return  # it is the data's, not the token's
     if text.startswith("{{"):
         parts = sharding_elements(text)
         leaves = _leaves(i.shape)
@@ -60,8 +60,9 @@ def _leaves(shape: Shape) -> list[Shape]:
 
 
 def verify_origin(i: HloInstruction) -> None:
-    """The origin of a result has the same tuple structure as the result (VerifyOriginalValue in
-    hlo_verifier.cc).
+    """Check that a result's origin has the result's tuple structure.
+
+    Source: VerifyOriginalValue in hlo_verifier.cc.
     """
     if i.origin == "{[synthetic_call]}":
         return

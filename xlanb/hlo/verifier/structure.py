@@ -1,4 +1,7 @@
-"""The graph itself: parents, operands and users, names, parameters, roots, cycles, the call graph (VerifyHloStructure in hlo_verifier.cc)."""
+"""Check the graph: parents, operands and users, names, parameters, roots, cycles, calls.
+
+Source: VerifyHloStructure in hlo_verifier.cc.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ CALLERS = frozenset(o for o in HloOpcode if any(a.kind in ("computation", "compu
 
 
 def verify_structure(module: HloModule) -> None:
-    """Everything that must hold before anything else can be looked at."""
+    """Check everything that the other checks rely on."""
     if not module.name:
         raise HloVerifierError("the module has no name")
     if module.entry is None:
@@ -95,7 +98,7 @@ def _verify_control(i: HloInstruction, instructions: dict[HloInstruction, None])
 
 
 def _verify_acyclic(computation: HloComputation) -> None:
-    """No instruction may depend on itself through operands and control predecessors."""
+    """Check that no instruction depends on itself by data or control."""
     waiting = {i: len(set(i.operands)) + len(i.control_predecessors) for i in computation._instructions}
     ready = [i for i, n in waiting.items() if not n]
     done = 0
@@ -108,7 +111,7 @@ def _verify_acyclic(computation: HloComputation) -> None:
                 ready.append(user)
     if done < len(waiting):
         caught = next(i for i, n in waiting.items() if n > 0)
-        # Every instruction that still waits has an operand that waits, so walking back ends in the cycle.
+        # Every remaining instruction has a remaining operand, so walking back ends in the cycle.
         seen: set[HloInstruction] = set()
         while caught not in seen:
             seen.add(caught)
@@ -117,7 +120,7 @@ def _verify_acyclic(computation: HloComputation) -> None:
 
 
 def _verify_replication(i: HloInstruction) -> None:
-    """A parameter says of all of its leaf buffers whether they are replicated, or of none."""
+    """Check that a parameter states replication for all of its leaf buffers, or for none."""
     flags = i.get("parameter_replication")
     if flags is not None:
         told, leaves = len([f for f in flags.strip("{}").split(",") if f]), sum(1 for _ in i.shape.leaves())
@@ -126,7 +129,7 @@ def _verify_replication(i: HloInstruction) -> None:
 
 
 def _verify_parameters(computation: HloComputation) -> None:
-    """Parameters are numbered 0, 1, ... without gap or repetition."""
+    """Check that parameters are numbered 0, 1, ... without gaps or repetitions."""
     parameters = [i for i in computation._instructions if i.opcode is HloOpcode.PARAMETER]
     for i in parameters:
         _verify_replication(i)
@@ -146,7 +149,7 @@ def _verify_parameters(computation: HloComputation) -> None:
 
 
 def _verify_call_graph(module: HloModule, computations: set[HloComputation]) -> None:
-    """Computations that are called are in the module, and none calls itself in the end."""
+    """Check that called computations are in the module, and that there is no recursion."""
     calls: dict[HloComputation, list[tuple[HloInstruction, HloComputation]]] = {}
     for c in module.computations:
         found = calls[c] = []
