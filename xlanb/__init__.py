@@ -44,6 +44,7 @@ _ROOMS = (
 # Hooks that packages declare: name -> the higher module that implements it.
 # It is imported when the hook is first called.
 _PROVIDERS = {
+    "tf2xla.runs_on_host": "xlanb.runtime.host.ops",
     "spmd.broadcast": "xlanb.spmd.partitioner.replicate",
     "spmd.replicate_partial": "xlanb.spmd.partitioner.replicate",
     "spmd.reshard_array": "xlanb.spmd.partitioner.reshard",

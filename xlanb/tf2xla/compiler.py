@@ -18,6 +18,7 @@ from xlanb.graph.optimize.call_expansion import check_expansion
 from xlanb.hlo import HloInstruction, HloModule
 from xlanb.hlo.attributes import OpMetadata
 from xlanb.hlo.builder import HloBuilder
+from xlanb.hooks import Hook
 from xlanb.shape import ArrayShape
 from xlanb.shape.shape import of_array
 from xlanb.tf2xla.broadcasting import constant
@@ -188,7 +189,7 @@ def lower_op(op: Operation, values: dict[Tensor, Value], b: HloBuilder, constant
     """
     found = kernel(op.type)
     if found is None:
-        raise UnknownOpError(f"node {op.name!r}: no lowering to HLO for op {op.type!r}{_on_host(op)}")
+        raise UnknownOpError(f"node {op.name!r}: no lowering to HLO for op {op.type!r}{_reason(op)}")
     inputs = [values[t] for t in op.inputs]
     if op.type in _HANDS_ON and any(isinstance(v, PendingList | Store) for v in inputs):
         values.update(zip(op.outputs, inputs, strict=True))
@@ -211,18 +212,16 @@ def lower_op(op: Operation, values: dict[Tensor, Value], b: HloBuilder, constant
         values[output] = value
 
 
-_HOST_TYPES = frozenset({"string", "resource", "variant"})
-_HOST_OPS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless", "Print", "PrintV2"})
+runs_on_host: Hook[[str], bool] = Hook("tf2xla.runs_on_host")
 
 
-def _on_host(op: Operation) -> str:
-    """What to do about an op with strings, tables, data sets or Python functions."""
-    tensors = (*op.inputs, *op.outputs)
-    if op.type not in _HOST_OPS and not any(t.dtype.name in _HOST_TYPES for t in tensors):
-        return ""
+def _reason(op: Operation) -> str:
+    """Why TensorFlow's XLA does not compile the op either, and what to do about it."""
+    reason = f"TensorFlow: No registered '{op.type}' OpKernel for XLA_CPU_JIT devices"
+    if not runs_on_host(op.type):
+        return f" ({reason})"
     return (
-        f"; it runs on the host (TensorFlow: No registered '{op.type}' OpKernel for XLA_CPU_JIT "
-        "devices). A session runs it, and compiles the nodes around it: "
+        f"; it runs on the host ({reason}). A session runs it, and compiles the nodes around it: "
         "xlanb.tf.Session(xlanb.tf.Graph.from_tensorflow(function, ...))"
     )
 

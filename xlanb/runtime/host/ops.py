@@ -18,6 +18,7 @@ from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation
 from xlanb.runtime.resources import Resources
 from xlanb.runtime.variables import Transaction, VariableHandle
+from xlanb.tf2xla.compiler import runs_on_host
 
 HostKernel = Callable[[Operation, Sequence[Any], "HostState"], Sequence[Any]]
 
@@ -65,6 +66,11 @@ def host_kernel(op_type: str) -> HostKernel | None:
     """The host kernel of an op type; None if it is lowered instead."""
     _load()
     return _KERNELS.get(op_type)
+
+
+@runs_on_host.implement
+def _has_kernel(op_type: str) -> bool:
+    return host_kernel(op_type) is not None
 
 
 @cache

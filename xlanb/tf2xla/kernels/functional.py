@@ -6,7 +6,7 @@ tf2xla/kernels/{while_op,if_op,case_op,partitioned_call_op}.cc.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -35,15 +35,24 @@ def _if(ctx: OpContext) -> Sequence[Value]:
         condition = ctx.b.compare(condition, zero, "NE")
     if condition.array_shape.rank:
         ctx.fail(f"the condition must be a scalar, not {condition.shape}")
-    return _branches(ctx, condition, [ctx.attr("then_branch").name, ctx.attr("else_branch").name])
+    names = [ctx.attr("then_branch").name, ctx.attr("else_branch").name]
+    return _branches(ctx, condition, names, lambda value: 0 if value else 1)
 
 
 @register("Case", "StatelessCase")
 def _case(ctx: OpContext) -> Sequence[Value]:
-    return _branches(ctx, ctx.input(0), [f.name for f in ctx.attr("branches")])
+    names = [f.name for f in ctx.attr("branches")]
+    last = len(names) - 1
+    return _branches(ctx, ctx.input(0), names, lambda value: value if 0 <= value <= last else last)
 
 
-def _branches(ctx: OpContext, selector: HloInstruction, names: Sequence[str]) -> Sequence[Value]:
+def _branches(
+    ctx: OpContext, selector: HloInstruction, names: Sequence[str], choose: Callable[[int], int]
+) -> Sequence[Value]:
+    """Lower the chosen branch alone where the selector is known, as its shapes may differ from the others'."""
+    value = ctx.known(selector)
+    if value is not None:
+        return lower_body(body_of(ctx, names[choose(int(value))]), ctx.values[1:], ctx.b, ctx.constants)
     known = [known_value(ctx, v) for v in ctx.values[1:]]
     settle_branches(ctx, [body_of(ctx, name) for name in names], known)
     given = ctx.values[1:]

@@ -42,7 +42,7 @@ def _weights(ctx: OpContext, out: int, size: int) -> Array:
     return found
 
 
-def _applied(ctx: OpContext, x: HloInstruction, matrices: Sequence[Array]) -> HloInstruction:
+def multiplied(ctx: OpContext, x: HloInstruction, matrices: Sequence[Array]) -> HloInstruction:
     """[n, h, w, c] with each of the two axes multiplied from the left by its matrix."""
     b = ctx.b
     rows = b.dot_general(b.constant(matrices[0]), x, lhs_contracting_dims=[1], rhs_contracting_dims=[1])  # [H, n, w, c]
@@ -52,7 +52,8 @@ def _applied(ctx: OpContext, x: HloInstruction, matrices: Sequence[Array]) -> Hl
     return b.transpose(both, [2, 1, 0, 3])
 
 
-def _sizes(ctx: OpContext, picture: HloInstruction, sizes: Sequence[int]) -> list[tuple[int, int]]:
+def image_sizes(ctx: OpContext, picture: HloInstruction, sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """The new and the old height and width of images. Raises GraphError if there is no pixel."""
     dims = picture.array_shape.dimensions
     if len(dims) != _PICTURES or len(sizes) != 2 or min(sizes) <= 0 or 0 in dims[1:3]:
         ctx.fail(f"cannot resize images of shape {list(dims)} to {list(sizes)}")
@@ -63,19 +64,19 @@ def _sizes(ctx: OpContext, picture: HloInstruction, sizes: Sequence[int]) -> lis
 def _bilinear(ctx: OpContext) -> HloInstruction:
     """Gives float32, whatever comes in."""
     images = ctx.input(0)
-    matrices = [_weights(ctx, out, size) for out, size in _sizes(ctx, images, ctx.sizes(1))]
-    return _applied(ctx, ctx.b.convert(images, PrimitiveType.F32), matrices)
+    matrices = [_weights(ctx, out, size) for out, size in image_sizes(ctx, images, ctx.sizes(1))]
+    return multiplied(ctx, ctx.b.convert(images, PrimitiveType.F32), matrices)
 
 
 @register("ResizeBilinearGrad")
 def _bilinear_grad(ctx: OpContext) -> HloInstruction:
     """The transposed products; of the original's dtype."""
     grads, original = ctx.input(0), ctx.input(1)
-    pairs = _sizes(ctx, original, grads.array_shape.dimensions[1:3])
+    pairs = image_sizes(ctx, original, grads.array_shape.dimensions[1:3])
     kind = original.array_shape.element_type
     wide = PrimitiveType.F64 if kind is PrimitiveType.F64 else PrimitiveType.F32
     matrices = [_weights(ctx, *pair).T.astype(wide.dtype) for pair in pairs]
-    made = _applied(ctx, ctx.b.convert(grads, wide), matrices)
+    made = multiplied(ctx, ctx.b.convert(grads, wide), matrices)
     return made if kind is wide else ctx.b.convert(made, kind)
 
 
@@ -89,7 +90,7 @@ def _picked(ctx: OpContext, out: int, size: int) -> Array:
 @register("ResizeNearestNeighbor", constants=(1,))
 def _nearest(ctx: OpContext) -> HloInstruction:
     images = ctx.input(0)
-    for axis, (out, size) in enumerate(_sizes(ctx, images, ctx.sizes(1)), 1):
+    for axis, (out, size) in enumerate(image_sizes(ctx, images, ctx.sizes(1)), 1):
         images = gather_slices(ctx, images, ctx.b.constant(_picked(ctx, out, size)), axis)
     return images
 
@@ -107,4 +108,4 @@ def _nearest_grad(ctx: OpContext) -> HloInstruction:
         chosen = np.zeros((size, out), kind.dtype)
         chosen[_picked(ctx, out, size), np.arange(out)] = 1
         matrices.append(chosen)
-    return _applied(ctx, grads, matrices)
+    return multiplied(ctx, grads, matrices)

@@ -8,12 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from xlanb.hlo import HloInstruction, special_functions
 from xlanb.shape import PrimitiveType
+from xlanb.shape.shape import array
 from xlanb.tf2xla.broadcasting import broadcast_to
 from xlanb.tf2xla.context import OpContext
 from xlanb.tf2xla.kernels import philox
 from xlanb.tf2xla.kernels.constants import filled, scalar_of
+from xlanb.tf2xla.kernels.gathering import gather_slices
+from xlanb.tf2xla.kernels.loops import repeat
 from xlanb.tf2xla.registry import register
 
 PHILOX, AUTO = 1, 3
@@ -115,3 +120,27 @@ def _get_key_counter(ctx: OpContext) -> list[HloInstruction]:
     b = ctx.b
     counter = b.concatenate([b.reshape(x, [1]) for x in (g.low, g.high)], 0)
     return [b.reshape(g.key, [1]), counter, scalar_of(ctx, PrimitiveType.S32, PHILOX)]
+
+
+@register("StatelessShuffle", constants=(3,), is_compilable=False)
+def _shuffle(ctx: OpContext) -> HloInstruction:
+    """Swap each row with one of those from it on, chosen by the next random number."""
+    x = ctx.input(0)
+    if not x.array_shape.rank or x.array_shape.dimensions[0] < 2:
+        return x
+    algorithm, count = int(ctx.number(3)), x.array_shape.dimensions[0]
+    if algorithm not in (PHILOX, AUTO):
+        ctx.fail(f"random algorithm {algorithm} is unknown: expected 1 (Philox) or 3 (automatic)")
+    drawn = philox.full_range(ctx, philox.given(ctx, ctx.input(1), ctx.input(2)), (count,), PrimitiveType.U32)
+    order = ctx.b.iota(array(PrimitiveType.S32, [count]), 0)
+
+    def swap(inner: OpContext, index: HloInstruction, state: list[HloInstruction]) -> list[HloInstruction]:
+        b, (rows, numbers) = inner.b, state
+        number = b.reshape(b.dynamic_slice(numbers, [index], [1]), [])
+        left = b.convert(b.subtract(b.constant(np.int32(count)), index), PrimitiveType.U32)
+        other = b.add(index, b.convert(b.remainder(number, left), PrimitiveType.S32))
+        here, there = (b.dynamic_slice(rows, [i], [1]) for i in (index, other))
+        return [b.dynamic_update_slice(b.dynamic_update_slice(rows, there, [index]), here, [other]), numbers]
+
+    order = repeat(ctx, count - 1, [order, drawn], swap, "shuffle")[0]
+    return gather_slices(ctx, x, order, 0)
