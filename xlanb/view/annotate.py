@@ -1,4 +1,7 @@
-"""An annotated source as HTML: its lines tinted by cost, each opened by a click. Plain details elements and inline styles: it works where no script runs."""
+"""An annotated source as HTML: lines tinted by cost, with details on click.
+
+It uses plain details elements and inline styles, and so works without scripts.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ _PARTS = (("hlo", "HLO"), ("llvm", "LLVM IR"), ("assembly", "assembly"))
 
 
 def annotated_html(annotation: Annotation) -> str:
-    """The whole source: a line with its share of the time, darker where more is spent; a line that became code opens to its HLO, LLVM IR and assembly."""
+    """Return the source as HTML, each line with its share of the time, darker for more.
+
+    A line with generated code opens to its HLO, LLVM IR and assembly.
+    """
     most = max((s.share for s in annotation.lines), default=0.0)
     head = f"{time_text(annotation.seconds)} in kernels"
     if annotation.elsewhere > 0:
@@ -27,7 +33,7 @@ def annotated_html(annotation: Annotation) -> str:
 
 def _line(line: SourceLine, most: float) -> str:
     strength = line.share / most if most else 0.0
-    # an orange that stays readable below dark and light text; never by colour alone: the figure stands beside it
+    # An orange that is readable with dark and light text; the number next to it says the same.
     tint = f"background:rgba(230,120,20,{0.45 * strength:.2f})" if line.share else ""
     share = f"{line.share:.0%}" if line.share >= 0.005 else "&lt;1%" if line.share else ""
     text = (

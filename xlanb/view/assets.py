@@ -1,4 +1,4 @@
-"""The front end's files: ES modules that are put together without a bundler, and the style sheet."""
+"""The front end's files: ES modules, concatenated without a bundler, and the style sheet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from xlanb.view.packing import packed_text
 
 _FOLDER = Path(__file__).parent / "step"
-# In the order of their imports. Every top-level name is unique, as one scope holds them all in the end.
+# In the order of their imports. Every top-level name is unique, as all share one scope.
 _MODULES = tuple(
     "dom store highlight loops layers stay measure route edges trails stubs stublist place outline bundles part rim scene ghosts colours shapes save minimap fly opening focus pointer graph predict picture replay text textpane splitter code compare why pair overlay attempt numerics charts tpu gpu "
     "sharding source side passes branches cell walk order progress traits stale live find beside start fullscreen graphpane filmlineage filmplan filmtime filmwords filmdraw filmsave filmbar filmpane pins keys panes around frame main".split()
@@ -22,8 +22,9 @@ _STYLES = ("step.css", "graph.css", "panes.css", "tpu.css", "gpu.css", "live.css
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./[\w.]+";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let)\b)", re.MULTILINE)
 
-# Comments, indentation and empty lines, which a page need not carry: no string of ours spans lines, none holds what begins
-# a comment of ours. A comment behind code goes where it has no quote: what looks like one may be the rest of a string.
+# Comments, indentation and empty lines, which a page does not need. No string here spans lines or
+# contains the start of a comment. Trailing comments are removed only if they have no quote, as they
+# may be the rest of a string.
 _COMMENT = re.compile(
     r"/\*\*.*?\*/ ?|^[ \t]+(?://[^\n]*\n)?|^//[^\n]*\n|^\n|[ \t]+// [^\n\"'`]*$", re.MULTILINE | re.DOTALL
 )
@@ -57,7 +58,9 @@ def version() -> str:
 
 
 def script() -> str:
-    """The program for a page without modules: it leaves `render` under a symbol that names its version."""
+    """Return the program for a page without modules; it stores `render` under a symbol with its
+    version.
+    """
     return f'(() => {{\n{program()}\nglobalThis[Symbol.for("xlanb.step.{version()}")] = {{ render }};\n}})();\n'
 
 
@@ -78,7 +81,9 @@ def loader(*, stands_in: bool = False) -> str:
 
 @cache
 def shared_html() -> str:
-    """Program and style, packed, and what unpacks and starts them: one of the views of a page has it."""
+    """Return program and style, packed, and the code that unpacks and starts them, once per
+    page.
+    """
     given = {"program": script(), "style": css()}
     parts = [
         f'<script type="application/octet-stream" data-code="{k}">{packed_text(v)}</script>' for k, v in given.items()

@@ -39,7 +39,11 @@ def first_lines(text: str, where: str, most: int = LINES) -> str:
 
 
 def trace_brief(trace: Trace) -> str:
-    """A compilation in at most ten lines: its stages, what changed most, the program, kernels, time, memory, and what to do next."""
+    """Summarize a compilation in at most ten lines.
+
+    They have its stages, the largest changes, the program, kernels, time, memory, and the next
+    steps.
+    """
     return "\n".join(clip(line, _WIDTH) for line in _of_trace(trace) if line)
 
 
@@ -71,7 +75,7 @@ def _is_later(stage: Stage) -> bool:
 
 
 def _artifacts(trace: Trace) -> Iterator[Artifact]:
-    """What the stages left behind, as far as it is in memory, the last first."""
+    """Yield the stages' artifacts that are in memory, the last first."""
     for stage in reversed(trace.stages):
         given = stage.given_after
         if isinstance(given, Deferred):
@@ -125,7 +129,7 @@ def _memory(trace: Trace) -> str:
 
 
 def stage_brief(stage: Stage) -> str:
-    """A stage in at most ten lines: what it did, what it decided, and what was there after it."""
+    """Summarize a stage in at most ten lines: its changes, decisions, and the program after it."""
     text = stage_text(stage)
     after = stage.given_after
     if isinstance(after, ModuleRecord | GraphRecord):
@@ -146,7 +150,7 @@ def artifact_brief(artifact: object, text: str) -> str:
 
 
 def module_brief(module: ModuleRecord) -> str:
-    """A module in some lines: its size, what it computes, its parameters and results."""
+    """Summarize a module in some lines: its size, operations, parameters and results."""
     count, parts = module.instruction_count, len(module.computations)
     lines = [f"HloModule {module.name}: {_counted(count, 'instruction')} in {_counted(parts, 'computation')}"]
     opcodes = Counter(i.opcode.text for c in module.computations for i in c.instructions if i.opcode not in _QUIET)
@@ -189,7 +193,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def last_drawn(trace: Trace) -> ModuleRecord | GraphRecord | None:
-    """The last module, or else graph, that is in memory: what a trace is drawn as."""
+    """Return the last module, or else graph, that is in memory, to draw a trace."""
     found = list(_artifacts(trace))
     for kind in (ModuleRecord, GraphRecord):
         for artifact in found:

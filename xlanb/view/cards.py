@@ -1,4 +1,4 @@
-"""Answers as HTML that needs neither script nor style sheet: why something was decided, and where it came from."""
+"""Answers as HTML without script or style sheet: reasons of decisions, and origins."""
 
 from __future__ import annotations
 

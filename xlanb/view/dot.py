@@ -1,4 +1,6 @@
-"""Graphs for Graphviz: a `graphviz.Digraph` of a module, a computation or a TensorFlow graph; files by its `dot` where that is installed."""
+"""Convert modules, computations and TensorFlow graphs to `graphviz.Digraph`s, and to files by
+`dot`.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,11 @@ _FILL = {
 
 
 def digraph(record: ModuleRecord | ComputationRecord | GraphRecord, max_nodes: int = MAX_NODES) -> Any:
-    """A `graphviz.Digraph`, computations and clusters as subgraphs; `.source` is the DOT text.
+    """Return a `graphviz.Digraph` with computations and clusters as subgraphs; `.source` is DOT
+    text.
 
-    Where the graph has more than `max_nodes`, boxes and scopes are folded, and at last only a neighbourhood is drawn; the title says so.
+    Above `max_nodes`, boxes and scopes are folded, and finally only a neighbourhood is drawn; the
+    title says so.
     """
     import graphviz
 
@@ -80,7 +84,11 @@ def digraph(record: ModuleRecord | ComputationRecord | GraphRecord, max_nodes: i
 
 
 def _edge_labels(graph: GraphRecord, ids: Mapping[str, str]) -> dict[tuple[str, str], dict[str, str]]:
-    """What stands on the edges between what is drawn of a graph: the tensor's type and shape, how many there are between folded scopes; control edges are dashed."""
+    """Return the labels of a graph's drawn edges: type and shape, or the number between folded
+    scopes.
+
+    Control edges are dashed.
+    """
     drawn = {n.name: _drawn_as(n.name, ids) for n in graph.nodes}
     tensors: dict[tuple[str, str], dict[str, str]] = {}
     controls: set[tuple[str, str]] = set()
@@ -109,7 +117,7 @@ def _drawn_as(name: str, ids: Mapping[str, str]) -> str:
     return name
 
 
-# Variables, what is fed, constants and folded scopes are told apart by their outlines too, for those who see no colours.
+# Variables, feeds, constants and folded scopes also differ by outline, for colour-blind readers.
 _OUTLINES = {
     **{op: {"shape": "cylinder", "style": "filled"} for op in ("VariableV2", "Variable", "VarHandleOp")},
     **{
@@ -197,7 +205,7 @@ def _fill(dot: Any, sheet: Sheet | GraphSheet, group: str, ids: dict[str, str]) 
 
 
 def _sharding_fill(sharding: str) -> str:
-    """One colour for each sharding, white where there is none (--xla_hlo_graph_sharding_color)."""
+    """Return the colour of a sharding, white if there is none (--xla_hlo_graph_sharding_color)."""
     if not sharding:
         return "#ffffff"
     colours = list(_FILL.values())
@@ -219,7 +227,7 @@ def _html(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """A label that Graphviz shows as it is: no escapes, no HTML."""
+    """Escape a label, so that Graphviz shows it verbatim."""
     import graphviz
 
     escaped: str = graphviz.escape(text)

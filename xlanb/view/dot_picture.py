@@ -1,7 +1,8 @@
-"""A `.dot` file drawn: by Graphviz' `dot` where it is on the PATH, else by our own layout, clusters and colours kept.
+"""Draw a `.dot` file with Graphviz' `dot` if installed, else with xlanb's layout.
 
-The picture is an image in an `<img>`, in which no browser runs or fetches anything. What the file asks for beyond
-text, colours, shapes and boxes (links, images, style sheets) does not reach Graphviz either.
+Clusters and colours are kept. The picture is an image in an `<img>`, in which browsers run and
+fetch nothing. Only text, colours, shapes and boxes are passed to Graphviz: links, images and style
+sheets are not.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from xlanb.view.drawing import Drawing, DrawnGroup, Node, draw
 from xlanb.wording import counted
 
 MAX_NODES: Final = 600
-"""More than these do not make a picture that anyone reads: clusters are folded then, and the rest is left out."""
+"""The most nodes of a readable picture; beyond it clusters are folded, and the rest is left out."""
 
 _TIMEOUT_S: Final = 20
 _LETTERS: Final = 46
@@ -35,7 +36,7 @@ _CONTROL = re.compile("[^\\t -\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")  
 
 
 def dot_html(graph: DotGraph) -> str:
-    """A graph as HTML: what it is, and its picture."""
+    """Return a graph as HTML: a caption and its picture."""
     shown, note = _limited(graph)
     svg = _by_graphviz(shown) or dot_svg(shown)
     data = base64.b64encode(svg.encode("utf-8", "replace")).decode()
@@ -92,7 +93,7 @@ def _folded(graph: DotGraph) -> DotGraph:
 
 
 def _lines(lines: Sequence[str]) -> list[str]:
-    """What stands in a box: no more lines and letters than are read."""
+    """Return the text of a box, cut to a readable number of lines and characters."""
     shown = [_CONTROL.sub("?", t if len(t) <= _LETTERS else t[: _LETTERS - 1] + "…") for t in lines[:_LINES]]
     return shown + (["…"] if len(lines) > _LINES else [])
 
@@ -113,7 +114,7 @@ def _fill(attributes: Mapping[str, str]) -> str:
 
 
 def dot_source(graph: DotGraph) -> str:
-    """The graph in the DOT language again, with its own text, colours, shapes and boxes and nothing else."""
+    """Write the graph in the DOT language, with only its text, colours, shapes and boxes."""
     ids = {n.id: f"n{k}" for k, n in enumerate(graph.nodes)}
     children: dict[str, list[DotCluster]] = {}
     members: dict[str, list[DotNode]] = {}

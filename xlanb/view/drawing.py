@@ -1,4 +1,7 @@
-"""Drawings: graphs with boxes within boxes, placed. What pictures that stand still (SVG, dot without Graphviz) are taken from; a page places its graph by itself."""
+"""Drawings: graphs with nested boxes, placed.
+
+They are for static pictures (SVG, dot without Graphviz); a page places its graph itself.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _PORTS = frozenset((_IN, _OUT))
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node to draw: its key, size in pixels, and the key of the group it lies in ("" for none)."""
+    """One node to draw: its key, size in pixels, and its group's key ("" for none)."""
 
     key: str
     width: float
@@ -25,7 +28,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class DrawnGroup:
-    """A labelled box around nodes and groups; `kind` says what it is ("fusion", "call", "cluster", "computation", "scope")."""
+    """A labelled box around nodes and groups.
+
+    `kind` is "fusion", "call", "cluster", "computation" or "scope".
+    """
 
     key: str
     label: str
@@ -50,7 +56,7 @@ def draw(
     edges: Iterable[tuple[str, str]],
     groups: Sequence[DrawnGroup] = (),
 ) -> Drawing:
-    """Lay out each group by itself, innermost first, then the groups as nodes of the one around them."""
+    """Lay out each group by itself, innermost first, then groups as nodes of their parent."""
     # A name may be any text: marked as node or group, it is neither a port nor the sheet itself.
     inner_nodes = [Node(f"n{n.key}", n.width, n.height, f"g{n.group}") for n in nodes]
     inner_groups = [DrawnGroup(f"g{g.key}", g.label, g.kind, f"g{g.parent}") for g in groups]
@@ -100,9 +106,10 @@ class _Scene:
         return chain
 
     def _pieces(self, a: str, b: str) -> list[tuple[str, str, str]]:
-        """The parts of an edge, one in each group that it runs through, from `a` to `b`: (group, from, to).
+        """Return the parts of an edge from `a` to `b`, one per group on the way: (group, from, to).
 
-        It leaves a group by a port at the bottom and enters one by a port at the top; edges of one source share them.
+        It leaves a group by a port at the bottom and enters one by a port at the top; edges of one
+        source share them.
         """
         up, down = self._chain(a), self._chain(b)
         above = set(up[1:])

@@ -1,8 +1,10 @@
 """A layered layout of directed graphs, in the manner of Sugiyama, Tagawa and Toda (1981).
 
-    cycles broken -> longest-path ranks -> dummy nodes on long edges -> barycentre sweeps -> coordinates
+    break cycles -> longest-path ranks -> dummy nodes on long edges -> barycentre sweeps
+        -> coordinates
 
-The result depends on nothing but the arguments. Pages place their graph by themselves; this is for pictures that stand still.
+The result depends only on the arguments. This is for static pictures; pages place their graphs
+themselves.
 """
 
 from __future__ import annotations
@@ -29,9 +31,10 @@ _PATIENCE = 4  # sweeps without fewer crossings, after which more of them hardly
 
 @dataclass(frozen=True)
 class Placement:
-    """Where everything stands, in pixels, y downwards.
+    """Positions in pixels, y downwards.
 
-    `boxes` gives (left, top, width, height) by node; `routes` the points of each edge, from the bottom of its source to the top of its target.
+    `boxes` gives (left, top, width, height) by node; `routes` the points of each edge, from the
+    bottom of its source to the top of its target.
     """
 
     boxes: Mapping[str, tuple[float, float, float, float]] = field(default_factory=dict)
@@ -49,7 +52,7 @@ def layout(
 ) -> Placement:
     """Place nodes of the given (width, height) so that edges run downwards.
 
-    Edges whose ends are not both in `sizes`, and edges from a node to itself, are left out. Nodes in `first` stand above
+    Edges with an end outside of `sizes`, and self-edges, are left out. Nodes in `first` are above
     all others, those in `last` below: there edges enter and leave a box.
     """
     wanted = list(dict.fromkeys((a, b) for a, b in edges if a != b and a in sizes and b in sizes))
@@ -219,7 +222,7 @@ def straight(
 def _normal(
     boxes: Mapping[str, tuple[float, float, float, float]], routes: Mapping[Edge, tuple[Point, ...]]
 ) -> Placement:
-    """Everything moved to start at (0, 0)."""
+    """Shift everything to start at (0, 0)."""
     points = [p for r in routes.values() for p in r]
     left = min([b[0] for b in boxes.values()] + [p[0] for p in points], default=0.0)
     upper = min((b[1] for b in boxes.values()), default=0.0)

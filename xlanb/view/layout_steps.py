@@ -13,7 +13,10 @@ _SETTLED = 2.0  # pixels: what moves less in a sweep upwards stands where it wil
 
 
 def order_by_barycentre(layers: Layers, neighbours: Sequence[Sequence[int]], *, downwards: bool) -> Layers:
-    """Each layer sorted by the mean place of its nodes' neighbours in the layer before it; a node without any keeps its place."""
+    """Sort each layer by the mean position of its nodes' neighbours in the previous layer.
+
+    A node without neighbours keeps its place.
+    """
     place = [0.0] * len(neighbours)
     result = list(layers)
     steps = range(len(layers)) if downwards else range(len(layers) - 1, -1, -1)
@@ -35,9 +38,10 @@ def order_by_barycentre(layers: Layers, neighbours: Sequence[Sequence[int]], *, 
 
 
 def count_crossings(layers: Layers, down: Sequence[Sequence[int]]) -> int:
-    """Pairs of edges between neighbouring layers that cross: for each edge those before it that end further right.
+    """Count crossing pairs of edges between neighbouring layers.
 
-    Ends are kept in a sorted list: a layer has some hundreds, where that beats any tree.
+    For each edge, previous ones that end further right are counted. Ends are kept in a sorted list,
+    which is faster than a tree for some hundreds.
     """
     total = 0
     place = [0] * len(down)
@@ -67,10 +71,10 @@ def assign_x(
     widths: Sequence[float],
     gap: float,
 ) -> list[float]:
-    """Centres, so that neighbours stand over each other as far as order and widths allow.
+    """Return the nodes' centres, with neighbours aligned as far as order and widths allow.
 
-    Each sweep moves every layer to the least-squares solution: every node as near as possible to the mean of its neighbours,
-    under the least distances between nodes of a layer.
+    Each sweep moves every layer to the least-squares solution: every node as near as possible to
+    the mean of its neighbours, with minimum distances between nodes of a layer.
     """
     x = [0.0] * len(widths)
     for layer in layers:
@@ -107,7 +111,7 @@ def straighten(
     widths: Sequence[float],
     gap: float,
 ) -> None:
-    """Let the dummies of a long edge stand under each other, in runs as long as the free room between their neighbours allows."""
+    """Align the dummies of a long edge vertically, in runs as long as the free space allows."""
     neighbours: dict[int, tuple[int, int]] = {}
     for layer in layers:
         for i, v in enumerate(layer):
@@ -153,7 +157,7 @@ def _settle(
     widths: Sequence[float],
     gap: float,
 ) -> None:
-    """Pool adjacent violators: isotonic regression of the wishes after the least distances are taken off."""
+    """Pool adjacent violators: isotonic regression of the wishes minus the minimum distances."""
     offset = half = 0.0
     offsets: list[float] = []
     blocks: list[tuple[float, float, int]] = []  # sum of weight * wish, weight, length

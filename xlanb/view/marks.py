@@ -1,8 +1,8 @@
-"""What a stage added, removed and modified, as far as a page that holds the two programs cannot tell by itself.
+"""Marks of ops that a stage added, removed or modified, where a page cannot compute them.
 
-A page compares by name what it has of both. It is wrong about an op that is renamed or moved to a function, and of a
-program that is cut: an op that was not on the page before is not new for that, and what happens to an op that is not
-there it does not see.
+A page compares by name the ops that it has of both programs. That is wrong for an op that was
+renamed or moved to a function, and for a truncated program: an op that was not on the page before
+is not necessarily new, and changes of absent ops are invisible.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ ADDED, REMOVED, MODIFIED = "+-~"
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A computation, function or graph: its ops, of which those from `first` on are on the page.
+    """A computation, function or graph; its ops from `first` on are on the page.
 
-    `prefix` stands before the names of its ops where changes are told, `part` is its name among the parts of the program.
+    `prefix` precedes the names of its ops in marks, `part` is its name among the parts of the
+    program.
     """
 
     name: str
@@ -41,7 +42,7 @@ class Section:
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """What of a module or graph is on a page."""
+    """The part of a module or graph on a page."""
 
     record: ModuleRecord | GraphRecord
     program: ProgramOutline
@@ -56,7 +57,9 @@ class Shown:
 
 
 def wrong_marks(before: Shown, after: Shown, changes: Changes, index: Callable[[Record], int]) -> dict[str, list[str]]:
-    """Names of ops on the page by their marks, of those for which comparing by name finds others: "+-" is added and removed."""
+    """Return names by mark for ops whose marks by name would be wrong; "+-" is added and
+    removed.
+    """
     plain = isinstance(after.record, ModuleRecord) and not (before.is_cut or after.is_cut or changes.renamed)
     if plain:
         return {}
@@ -81,7 +84,10 @@ def wrong_marks(before: Shown, after: Shown, changes: Changes, index: Callable[[
 
 
 def hidden_marks(shown: Shown, changes: Changes, *, is_before: bool) -> dict[str, list[list[int]]]:
-    """By computation what was added, removed and modified of the ops that are not on the page: [what stands for them, how many of each] (see `CutOutline.end`)."""
+    """Count changes of ops that are not on the page, by computation and representative.
+
+    Entries are [representative (see `CutOutline.end`), number added, removed, modified].
+    """
     told = (
         ((1, changes.removed), (2, _names_before(changes)))
         if is_before

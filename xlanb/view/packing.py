@@ -1,15 +1,16 @@
-"""Payloads as a page carries them: regular JSON turned into columns, deflated, in base 85.
+"""Compact payloads for a page: regular JSON as columns, deflated, in base 85.
 
-`packed` leaves out what can be told from the rest, `packed_text` deflates; `step/unpack.js` undoes both. A float
+`packed` leaves out derivable data, `packed_text` deflates; `step/unpack.js` undoes both. A float
 keeps four digits. In the JSON
 
-    {"~": [forms, index, names, columns]}   a list of objects: the keys of each kind of object as positions in `names`,
-                                            the kind of each object (or how many there are, of one kind), then all
+    {"~": [forms, index, names, columns]}   a list of objects: the keys of each kind of object
+                                            as positions in `names`, the kind of each object
+                                            (or their number, if of one kind), then all
                                             values of each key
-    {"~": [lengths, values]}                a list of lists: their lengths, and what is in them in a row
-    {"~": ["rows", columns, length]}        a list of lists that are equally long: their first parts, their second, ...
-    {"~": ["words", words, indices]}        a list of texts of which many are the same
-    {"~": [numbers]}                        a list of integers: the first, and the difference of each to the one before
+    {"~": [lengths, values]}                a list of lists: their lengths, and all elements
+    {"~": ["rows", columns, length]}        equally long lists: first elements, second, ...
+    {"~": ["words", words, indices]}        a list of texts, many of them equal
+    {"~": [numbers]}                        a list of integers: the first, then differences
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def packed(payload: Mapping[str, Any]) -> str:
 
 
 def packed_text(text: str) -> str:
-    """Text deflated, five digits of base 85 for four bytes: safe between script tags whatever it holds."""
+    """Deflate text and write it in base 85, five digits for four bytes: safe between script
+    tags.
+    """
     data = zlib.compress(text.encode("utf-8", "surrogatepass"), 9)
     fill = -len(data) % 4
     words = np.frombuffer(data + bytes(fill), ">u4")
@@ -53,7 +56,7 @@ def packed_text(text: str) -> str:
 
 
 def columns(data: Data) -> Data:
-    """JSON data with the same parts beside each other."""
+    """Convert JSON data to columns: equal keys of objects next to each other."""
     if isinstance(data, float):
         return float(f"{data:.4g}")
     if isinstance(data, dict):
@@ -109,7 +112,9 @@ def _objects(rows: Sequence[Mapping[str, Data]]) -> Data:
 
 
 def lean(payload: Mapping[str, Any]) -> Data:
-    """The payload without labels and texts of items, and names in edits, that follow from other fields."""
+    """Return the payload without item labels, item texts and edit names that other fields
+    determine.
+    """
     items = payload.get("items", [])
     traces = [
         {**trace, "stages": [_lean_stage(stage, items) for stage in trace["stages"]]}
@@ -139,7 +144,7 @@ def instruction_begin(item: Mapping[str, Any]) -> str:
 
 
 def plain_label(item: Mapping[str, Any]) -> list[str]:
-    """The label of an item about which there is nothing special."""
+    """Return the default label of an item."""
     name, op = item["n"], item["o"]
     return [op, name[len(op) :] if name.startswith(op) else f" {name}", item["s"]]
 

@@ -1,4 +1,4 @@
-"""The step view as HTML that needs no kernel and no network: a page of its own, or a piece of one."""
+"""The step view as HTML without kernel or network: a page, or a part of one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TABLE_ROWS = 100
 _PROGRAM_LINES = 30
 _PROGRAM_CHARACTERS = 3_000
 _KEPT_CODE = 1_800
-"""Characters of LLVM IR and assembly that a notebook keeps with a view, where they are not what it is of."""
+"""Characters of LLVM IR and assembly that a notebook keeps with a view of something else."""
 _IS_ELSEWHERE: ContextVar[Callable[[], bool] | None] = ContextVar("xlanb code is elsewhere", default=None)
 
 
@@ -55,9 +55,9 @@ def whole_page(body: str, title: str) -> str:
 
 @raised_gc_thresholds()
 def fragment_html(traces: Sequence[Trace], title: str = "", *, is_kept: bool = False) -> str:
-    """The step view of these traces as a piece of HTML; where no script runs, a picture of the first and its ten lines.
+    """Return the step view of traces as an HTML fragment; without scripts, a picture and ten lines.
 
-    With `is_kept` it is for a notebook, which keeps it: with the code of its kernels alone.
+    With `is_kept` it is for a saved notebook: only the code of its kernels is included.
     """
     outlines = Outlines()
     payload = build_payload(traces, title=title, outlines=outlines)
@@ -70,16 +70,18 @@ def _picture(traces: Sequence[Trace], outlines: Outlines) -> str:
 
 
 def kept(payload: Payload) -> Payload:
-    """The payload as a notebook keeps it: of LLVM IR and assembly the kernels, as far as they are short."""
+    """Return the payload for a saved notebook: of LLVM IR and assembly only short kernels."""
     codes = sum(a["k"] == "code" for a in payload["artifacts"])
     artifacts = [kept_code(a, _KEPT_CODE // codes) if a["k"] == "code" else a for a in payload["artifacts"]]
     return {**payload, "artifacts": artifacts}
 
 
 def saved_html(payload: Payload, traces: Sequence[Trace], ident: str) -> str:
-    """What a notebook keeps beside a live step view: the same view without a kernel, which hides itself where the live one of this `ident` is shown.
+    """Return the page that a notebook saves with a live step view: the same view without a kernel.
 
-    Where no script runs there are a picture, ten lines, and folded the stages as a table and the program as it is in the end; that is all where the rest is too large to be kept.
+    It hides itself if the live one of this `ident` is shown. Without scripts there are a picture,
+    ten lines, and, folded, the stages as a table and the final program; that is all if the rest is
+    too large to keep.
     """
     tables = "\n".join(f"{passes_html(t)}\n{_program_html(t)}" for t in traces)
     folded = f"<details><summary>The stages that changed something</summary>\n{tables}\n</details>"
@@ -94,7 +96,7 @@ def saved_html(payload: Payload, traces: Sequence[Trace], ident: str) -> str:
 
 
 def _opens_on_code(payload: Payload) -> bool:
-    """Whether the view opens at LLVM IR or assembly: then they are what it is about."""
+    """Whether the view opens at LLVM IR or assembly, its subject then."""
     start = payload.get("start") or {}
     if start.get("pane") == "Code":
         return True
@@ -115,9 +117,10 @@ def _program_html(trace: Trace) -> str:
 
 
 def view_html(payload: Payload, text: str, picture: str = "") -> str:
-    """A payload with the program that shows it; `picture` (HTML) and `text` stand there where no script runs.
+    """Return a payload with its viewer; `picture` (HTML) and `text` are shown without scripts.
 
-    Nothing outside the piece is touched: the style lives in a shadow root, the program under one symbol.
+    Nothing outside the fragment is changed: the style is in a shadow root, the program under one
+    symbol.
     """
     return _view_html(payload, _fallback(text, picture))
 
@@ -129,7 +132,10 @@ def _fallback(text: str, picture: str, more: str = "") -> str:
 
 @contextmanager
 def code_shared_by(is_elsewhere: Callable[[], bool]) -> Iterator[None]:
-    """Let views made meanwhile leave out program and style where `is_elsewhere()`: another output of the same notebook has them."""
+    """Leave out program and style in views made inside if `is_elsewhere()`.
+
+    That means that another output of the same notebook includes them.
+    """
     token = _IS_ELSEWHERE.set(is_elsewhere)
     try:
         yield
@@ -148,9 +154,9 @@ def _view_html(payload: Payload, fallback: str, attributes: str = "") -> str:
 
 
 def passes_html(trace: Trace) -> str:
-    """The stages of a trace as a small table that needs neither script nor style: what changed something, and what failed.
+    """Return a trace's changed and failed stages as a table without script or style.
 
-    At most `_TABLE_ROWS` rows: a notebook keeps it beside the widget.
+    It has at most `_TABLE_ROWS` rows: a notebook keeps it with the widget.
     """
     told = [s for s in trace if s.changed or s.failed]
     rows = "\n".join(
@@ -167,5 +173,5 @@ def passes_html(trace: Trace) -> str:
 
 
 def pre_html(text: str) -> str:
-    """Plain text as HTML, nothing in it read as markup."""
+    """Return plain text as escaped HTML."""
     return f'<pre style="white-space:pre-wrap;font-size:12px">{escape(text)}</pre>'

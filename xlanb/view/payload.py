@@ -1,14 +1,21 @@
-"""Traces as one JSON-able payload for the step view; grows by deltas while a compilation is live.
+"""Traces as one JSON payload for the step view; it grows by deltas while a compilation is live.
 
-    {"revision", "title", "items": [...], "chunks": [...], "artifacts": [...], "traces": [{"name", "live", "counts", "stages": [...]}], "order": [...],
-     "frames": [[place, function, caller], ...], "lines": {place: text of the Python line}, "shardings": {mesh: ...} (view/parts/sharding.py)}
+    {"revision", "title", "items": [...], "chunks": [...], "artifacts": [...],
+     "traces": [{"name", "live", "counts", "stages": [...]}], "order": [...],
+     "frames": [[place, function, caller], ...], "lines": {place: text of the Python line},
+     "shardings": {mesh: ...} (view/parts/sharding.py)}
 
-Stages name artifacts by index, artifacts name chunks (the text of one computation) and items (one instruction) by index; what did not change between two
-passes is there once. view/parts/items.py says what an item holds, view/pool.py how chunks and pictures are written.
+Stages name artifacts by index, artifacts name chunks (the text of one computation) and items (one
+instruction) by index; data that is the same in two passes is stored once. view/parts/items.py
+describes items, view/pool.py chunks and pictures.
 
-A stage that changed a graph or a module has "n": how many parts it added, removed and modified, and "marks" where the page cannot tell which: "wrong" the names of ops by their marks, "before" and "after" by computation
-[what stands for ops that are not on the page, how many of them were added, removed, modified]. A stage that was measured has "numerics", a row {"name", "min", "max", "nan", "inf", "err"} for each result, and "err", the largest error. An artifact that was
-too large to be read is {"k": "later", "size", "note"} until `PayloadBuilder.load` is asked for it. A module has "keys" of the loops, calls and fusions that a pass renamed (view/outline/caller_keys.py).
+A stage that changed a graph or a module has "n", the numbers of added, removed and modified parts.
+It has "marks" if the page cannot compute them: "wrong" the names of ops by their marks, "before"
+and "after" by computation [representative of ops that are not on the page, number added, removed,
+modified]. A measured stage has "numerics", a row {"name", "min", "max", "nan", "inf", "err"} for
+each result, and "err", the largest error. An artifact that was too large to read is {"k": "later",
+"size", "note"} until `PayloadBuilder.load` is called for it. A module has "keys" of the loops,
+calls and fusions that a pass renamed (view/outline/caller_keys.py).
 """
 
 from __future__ import annotations
@@ -59,12 +66,12 @@ from xlanb.view.pool import FEW_ROWS, LEVELS, SHORT, Limits, Pool, diff_rows
 Payload = dict[str, Any]
 
 MAX_BYTES = 2_000_000
-"""Of a page; and what it is made of, as JSON, is at most `MAX_JSON`."""
+"""The largest page in bytes; its uncompressed JSON is at most `MAX_JSON`."""
 MAX_JSON = 24_000_000
 _MANY = (12_000, 60_000)
 """Different instructions beyond which the first level, and the second, would be too much."""
 MAX_CODE = 12_000_000
-"""Characters of LLVM IR and assembly in one page, beside the rest: they pack to a tenth."""
+"""Characters of LLVM IR and assembly in one page, in addition to the rest: they pack to a tenth."""
 _PROGRAMS = ("bundles", "gpu")
 """Artifacts that are the programs of kernels."""
 _CODE_LINES = (20_000, 5_000, 2_500, 800)
@@ -82,9 +89,10 @@ def build_payload(
     max_bytes: int = MAX_BYTES,
     outlines: Outlines | None = None,
 ) -> Payload:
-    """The payload of finished or running traces, under `max_bytes` where it is packed for a page: where needed with less code, then with less text and smaller pictures, which it notes.
+    """Return the payload of finished or running traces, under `max_bytes` when packed for a page.
 
-    `outlines` keeps the groups of the programs for who asks for them afterwards.
+    If needed it has less code, then less text and smaller pictures, with a note. `outlines` caches
+    the groups of the programs for later use.
     """
     payload: Payload = {}
     outlines = outlines or Outlines()
@@ -103,13 +111,15 @@ def build_payload(
 
 
 def _is_same_but_for_programs(tried: Limits, level: Limits, payload: Payload) -> bool:
-    """Whether a level cuts nothing but the programs of kernels, of which the payload has none."""
+    """Whether a level cuts only the programs of kernels, and the payload has none."""
     same = replace(tried, program_lines=level.program_lines) == level
     return same and not any(a["k"] in _PROGRAMS for a in payload["artifacts"])
 
 
 def _cut_code(payload: Payload, max_bytes: int) -> tuple[Payload, bool]:
-    """The payload as it is where it fits a page, else with its longest texts of code cut as far as that helps; whether it fits."""
+    """Return the payload, with its longest code texts cut if it does not fit, and whether it
+    fits.
+    """
     if _fits(payload, max_bytes):
         return payload, True
     bare = _with_code_lines(payload, 0)
@@ -128,7 +138,10 @@ def _with_code_lines(payload: Payload, lines: int) -> Payload:
 
 
 def _fits(payload: Payload, max_bytes: int) -> bool:
-    """Whether a payload certainly fits a page. Packed, which takes longer to find out, it is a third to a half as long as deflated."""
+    """Whether a payload certainly fits a page.
+
+    Packing takes longer to compute; it is a third to a half as long as deflating.
+    """
     text = _json(payload)
     code = sum(code_characters(a) for a in payload["artifacts"] if a["k"] == "code")
     if code > MAX_CODE or len(text) - code > MAX_JSON:
@@ -146,7 +159,7 @@ def _json(data: Any) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Later:
-    """What stands in the place of an artifact that was not read."""
+    """A placeholder for an artifact that was not read."""
 
     given: Deferred
 
@@ -169,10 +182,11 @@ class Outlines:
 
 
 class PayloadBuilder:
-    """Keeps a payload and adds to it what is new in the traces.
+    """Keep a payload, and add new content of the traces.
 
-    `payload` is the whole so far, changed in place; `update` gives back the delta alone, which `merge` on the other side adds. Of dumps that were not read yet it reads `read_bytes` at
-    once; the rest waits for `load`. The first picture of a program has about `nodes` nodes.
+    `payload` is the whole so far, changed in place; `update` returns only the delta, which `merge`
+    adds on the other side. Of unread dumps it reads `read_bytes` at once; the rest waits for
+    `load`. The first picture of a program has about `nodes` nodes.
     """
 
     def __init__(
@@ -220,9 +234,10 @@ class PayloadBuilder:
         live: bool | Callable[[Trace], bool] = False,
         coming: Callable[[Trace], Sequence[ComingStage]] | None = None,
     ) -> Payload:
-        """Take in what the traces hold by now, and give back what was added.
+        """Add the traces' current content; return the delta.
 
-        `live` says whether a trace can still be stepped, `coming` which stages it has still to run. Traces that are no longer listed stay in the payload but out of its order.
+        `live` says whether a trace can still be stepped, `coming` its remaining stages. Traces that
+        are no longer listed stay in the payload but not in its order.
         """
         self._begin()
         order, changes = [], []
@@ -245,7 +260,7 @@ class PayloadBuilder:
 
     @raised_gc_thresholds()
     def load(self, number: int, position: int) -> Payload:
-        """Read what a stage put off; the delta puts it in its place, with the difference that it made.
+        """Read a stage's deferred artifact; return the delta with it and its difference.
 
         Raises:
             IndexError: there is no such trace or stage.
@@ -267,9 +282,10 @@ class PayloadBuilder:
         return self._close([], self.payload["order"], fills=fills, sets=sets)
 
     def set_numerics(self, number: int, rows: Mapping[int, Sequence[Mapping[str, Any]]]) -> Payload:
-        """Take in what was measured after stages of a trace; the delta that says so.
+        """Add measurements after stages of a trace; return the delta.
 
-        `rows` gives by stage, for each result, {"name", "min", "max", "nan", "inf", "err"}; None where a number is not known.
+        `rows` gives by stage, for each result, {"name", "min", "max", "nan", "inf", "err"}; None
+        for unknown numbers.
         """
         self._begin()
         known = range(len(self.payload["traces"][number]["stages"]))
@@ -282,12 +298,15 @@ class PayloadBuilder:
         return self._close([], self.payload["order"], sets=sets)
 
     def set_worth(self, number: int, rows: Mapping[str, Mapping[str, Any]]) -> Payload:
-        """Take in what the passes of a trace were measured to be worth, by name (see explorer.worth.Worth.data); the delta that says so."""
+        """Add the measured worth of a trace's passes, by name; return the delta.
+
+        See explorer.worth.Worth.data.
+        """
         self._begin()
         return self._close([{"number": number, "stages": [], "worth": dict(rows)}], self.payload["order"])
 
     def _close(self, traces: list[Payload], order: list[int], **more: list[Any]) -> Payload:
-        """The delta of what is new; it is merged into the payload."""
+        """Return the delta of new content, after merging it into the payload."""
         items, chunks = self.pool.take_new()
         base = self.payload["revision"]
         delta: Payload = {
@@ -308,7 +327,11 @@ class PayloadBuilder:
         return delta
 
     def _begin(self) -> None:
-        """Before a delta is made: weigh the last one, which a payload that is made at once never needs, and lower the limits where the payload grows too large."""
+        """Before a new delta, measure the last one; lower the limits if the payload grows too
+        large.
+
+        A payload that is made at once does not need this.
+        """
         self._new = []
         delta, self._unweighed = self._unweighed, None
         if delta is None:
@@ -374,7 +397,9 @@ class PayloadBuilder:
         return data
 
     def _context(self, trace: Trace, stage: Stage) -> int:
-        """The picture beside code, memory and times: the last module, or else graph, before this stage."""
+        """Return the picture for code, memory and times: the last module, or else graph, before
+        this stage.
+        """
         for kind in (ModuleRecord, GraphRecord):
             for earlier in reversed(trace.stages[: stage.index]):
                 record = self._look(earlier.given_after)
@@ -393,7 +418,10 @@ class PayloadBuilder:
         }
 
     def _choose(self, traces: Sequence[Trace]) -> None:
-        """Decide what is read of dumps that nobody looked at yet: what is before and after all passes first, then what is small, then in order, as far as the limit goes."""
+        """Choose the unread dumps to read, within the limit.
+
+        First those before and after all passes, then small ones, then in order.
+        """
         waiting: dict[int, Deferred] = {}
         for trace in traces:
             given = [
@@ -420,7 +448,7 @@ class PayloadBuilder:
         return later if later is not None else given.get()
 
     def _change(self, stage: Stage, before: Artifact | _Later | None, after: Artifact | _Later | None) -> Payload:
-        """What a stage did: the rows of its difference, and its count, which no limit of rows cuts."""
+        """Return a stage's changes: the rows of its difference, and the unlimited counts."""
         changed: Payload = {}
         if stage.changed and type(before) is type(after) and isinstance(after, ModuleRecord | GraphRecord):
             changed["n"] = list(stage.changes.counts)
@@ -431,7 +459,7 @@ class PayloadBuilder:
         return changed
 
     def _marks(self, stage: Stage, before: Artifact | _Later | None, after: Artifact | _Later | None) -> Payload:
-        """What the page cannot tell of the ops that a stage changed: see view/marks.py."""
+        """Return marks that the page cannot compute for changed ops: see view/marks.py."""
         left, right = self.pool.shown.get(id(before)), self.pool.shown.get(id(after))
         if left is None or right is None:
             return {}
@@ -517,7 +545,9 @@ class PayloadBuilder:
     def _opening(
         self, number: int, kind: str, program: ProgramOutline, keys: Mapping[str, str] | None = None
     ) -> list[str]:
-        """Keys of the groups that are open in the first picture, the most worth it first; between passes they stay."""
+        """Return the keys of open groups in the first picture, the most useful first; passes keep
+        them.
+        """
         found = default_opening(program, self._openings[number].get(kind), self._nodes, keys)
         self._openings[number][kind] = found
         return list(found.open)
@@ -553,7 +583,7 @@ def _number(value: Any) -> Any:
 
 
 def _first_level(traces: Sequence[Trace]) -> int:
-    """The level to begin with: what takes seconds to write is not written four times to find that it is too long."""
+    """Return the first level to try, so that a large payload is not written four times."""
     sizes = {
         id(g): g.size for t in traces for s in t for g in (s.given_before, s.given_after) if isinstance(g, Deferred)
     }

@@ -1,4 +1,6 @@
-"""The shared parts of a payload: items (instructions) and chunks (computations: their text and their outline)."""
+"""The shared parts of a payload: items (instructions) and chunks (text and outline of
+computations).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ _CONTEXT = 3  # unchanged rows kept on each side of a change
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of one artifact goes into a payload: lines of text, rows of a diff, rewrites told, lines of code, and of the program of one kernel of a TPU or GPU."""
+    """Limits of one artifact in a payload.
+
+    They are lines of text, rows of a diff, rewrites, lines of code, and lines of the program of one
+    TPU or GPU kernel.
+    """
 
     text_lines: int
     diff_rows: int
@@ -80,7 +86,7 @@ class Pool:
         return new
 
     def take_new_frames(self) -> list[list[Any]]:
-        """Frames of Python's stack, [place, function, the caller's index or -1], that were added since the last call."""
+        """Return new frames of the Python stack: [place, function, the caller's index or -1]."""
         new, self._new_frames = self._new_frames, []
         return new
 
@@ -148,7 +154,9 @@ class Pool:
         tail: str,
         part: Part | None = None,
     ) -> int:
-        """The index of the chunk of a source; one source has a chunk for each `word` under which it is shown."""
+        """Return the index of a source's chunk; one source has a chunk for each `word` of its
+        heading.
+        """
         key = (id(source), word)
         known = self._chunks.get(key)
         if known is not None:
@@ -163,7 +171,9 @@ class Pool:
         return index
 
     def module_chunks(self, module: ModuleRecord, program: ProgramOutline) -> tuple[list[int], str]:
-        """The chunks of a module's text, the entry last as XLA prints it; and a note where not all is there."""
+        """Return the chunks of a module's text, the entry last as in XLA, and a note if
+        truncated.
+        """
         chunks = [self._chunk(module, "module", module_heading, (), "")]
         left = self.limits.text_lines
         entry = module.by_name.get(module.entry)
@@ -218,7 +228,11 @@ def diff_rows(
     pool: Pool,
     sections: Sequence[DiffSection[InstructionRecord]] | Sequence[DiffSection[NodeRecord]],
 ) -> list[dict[str, Any]]:
-    """Sections of a diff as plain data: a row is [before, after] with -1 for nothing, an index for an equal one, -n for n equal rows left out."""
+    """Return a diff's sections as plain data.
+
+    A row is [before, after] with -1 for a missing one, an index for an equal pair, -n for n omitted
+    equal rows.
+    """
     left = pool.limits.diff_rows
     out: list[dict[str, Any]] = []
     for section in sections:

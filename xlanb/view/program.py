@@ -1,6 +1,7 @@
-"""The whole program as one picture: clusters as boxes, what flows between them as edges with shapes; and what another clustering does with each cluster.
+"""The whole program as one picture: clusters as boxes, the data flow between them as edges.
 
-A picture is SVG, as an image: GitHub takes SVG out of an output, and shows images. The HLO of each cluster is folded below.
+Also the difference from another clustering. A picture is SVG in an image: GitHub removes SVG from
+outputs, but shows images. The HLO of each cluster is folded below.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _FILL_OPACITY: Final = 0.16
 
 
 def picture_html(obj: Any) -> str:
-    """The picture of a Clustering (with the HLO of each cluster), a Dataflow or a ClusteringDiff; "" of anything else."""
+    """Return the picture of a Clustering (with its HLO), a Dataflow or a ClusteringDiff, or ""."""
     if isinstance(obj, Clustering):
         return _clustering_html(obj)
     if isinstance(obj, Dataflow):
@@ -51,7 +52,7 @@ def picture_html(obj: Any) -> str:
 
 @dataclass(frozen=True)
 class _Box:
-    """A box: its lines of text, what is said when it is pointed at, its colour ("" outside of clusters)."""
+    """A box: its lines of text, its tooltip, its colour ("" outside of clusters)."""
 
     lines: tuple[str, ...]
     title: str
@@ -120,7 +121,7 @@ def program_svg(flows: Dataflow, sizes: Mapping[str, int] | None = None) -> str:
 
 
 def _groups(flows: Dataflow) -> dict[str, str]:
-    """For each node outside of clusters the box that it is in: its own, or, where there are many, one with all that have the same neighbours."""
+    """Return each outside node's box: its own or, if there are many, one per set of neighbours."""
     clusters = set(flows.clusters)
     given: dict[str, set[str]] = {}
     taken: dict[str, set[str]] = {}
@@ -136,7 +137,7 @@ def _groups(flows: Dataflow) -> dict[str, str]:
 
 
 def _edge_label(flows: Sequence[Flow]) -> tuple[str, str]:
-    """What stands at an edge, and all that it stands for."""
+    """Return an edge's label, and its full description."""
     data = [f for f in flows if f.kind != "control"]
     texts = [
         f"{f.tensor}: {f.type}{'' if f.kind == 'data' else f' ({f.kind})'}, output {f.output} to parameter {f.parameter}"
@@ -173,7 +174,9 @@ def _svg(
 def _label_places(
     edges: Mapping[tuple[str, str], Sequence[tuple[float, float]]],
 ) -> dict[tuple[str, str], tuple[float, float]]:
-    """Where the words of each edge stand: near the end that fewer edges share, for there they lie apart."""
+    """Return the label positions of edges: near the end that fewer edges share, where they are
+    apart.
+    """
     leaving, coming = Counter(a for a, _ in edges), Counter(b for _, b in edges)
     return {(a, b): _along(points, _NEAR if coming[b] >= leaving[a] else 1 - _NEAR) for (a, b), points in edges.items()}
 
@@ -231,7 +234,7 @@ _WIDTH, _GAP, _SPAN = 190.0, 12.0, 260.0
 
 
 def diff_svg(diff: ClusteringDiff) -> str:
-    """Clusters before at the left, after at the right; bands between them are as thick as the nodes they share are many."""
+    """Draw old clusters left, new ones right; bands are proportional to the shared nodes."""
     pairs = Counter(
         (n.before or _OUTSIDE, n.after or _OUTSIDE) for n in diff.nodes if n.change not in ("added", "gone")
     )

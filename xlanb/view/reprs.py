@@ -1,4 +1,4 @@
-"""How every object of the public face shows itself: one HTML (the step view, alone or with its passes) and one plain text."""
+"""Represent public objects: as HTML (the step view, or with its passes) and as plain text."""
 
 from __future__ import annotations
 
@@ -82,9 +82,11 @@ _KINDS = {
 
 @mimebundle_hook.implement
 def mimebundle(obj: Any) -> dict[str, str]:
-    """HTML and plain text of an object, both short enough to be kept in a notebook: of a long text the beginning.
+    """Return an object's HTML and plain text, both short enough to keep in a notebook.
 
-    A Trace, a Stage, or what has `traces` or `tables` ((caption, DataFrame) pairs); any record, or what gives one by `record()`, `trace` or `hlo_module`. What is none of these shows its text.
+    It is a Trace, a Stage, or an object with `traces` or `tables` ((caption, DataFrame) pairs); any
+    record, or an object that returns one by `record()`, `trace` or `hlo_module`. Other objects show
+    their text, clipped.
     """
     bundle = _bundle(obj)
     where = "its .text" if hasattr(type(obj), "text") or isinstance(obj, CodeRecord | TextRecord) else "str() of it"
@@ -166,7 +168,7 @@ def _graph_def(message: Message) -> dict[str, str]:
 
 
 def _clipped(text: str, where: str) -> str:
-    """A text that is kept with every notebook that shows it: its beginning, and where the rest is."""
+    """Clip a text that notebooks keep, and say where the rest is."""
     if len(text) <= _MOST_CHARACTERS and text.count("\n") < _MOST_LINES:
         return text
     total = text.count("\n") + 1
@@ -183,7 +185,9 @@ def _stage_of(result: Any) -> Stage | None:
 
 
 def _instruction(obj: Any, record: InstructionRecord) -> dict[str, str]:
-    """An instruction with those around it; a fusion with what it fuses. Of a record alone its line."""
+    """Show an instruction with its neighbours, or a fusion with its ops; a record alone as its
+    line.
+    """
     computation, module = (_record_of_parent(obj, *path) for path in (("parent",), ("parent", "module")))
     lines = [clip(record.text)]
     shown: ComputationRecord | None = None
@@ -202,7 +206,7 @@ def _instruction(obj: Any, record: InstructionRecord) -> dict[str, str]:
 
 
 def _record_of_parent(obj: Any, *path: str) -> Any:
-    """The record of the computation or module that a live instruction is in; None where it is in none."""
+    """Return the record of a live instruction's computation or module, or None."""
     for name in path:
         obj = getattr(obj, name, None)
     record = getattr(obj, "record", None)
@@ -210,7 +214,10 @@ def _record_of_parent(obj: Any, *path: str) -> Any:
 
 
 def artifact_html(artifact: Artifact, title: str = "", fallback: str = "") -> str:
-    """One artifact by itself: its graph, its text, or its figures. Where no script runs there are its picture and ten lines of `fallback`, by default of its text."""
+    """Show one artifact: its graph, its text, or its figures.
+
+    Without scripts, its picture and ten lines of `fallback`, by default of its text, are shown.
+    """
     name = title or str(
         getattr(artifact, "name", "")
         or getattr(artifact, "module", "")
@@ -242,7 +249,7 @@ writer.html_page.implement(artifact_page)
 
 
 def _stage_html(stage: Stage) -> str:
-    """A stage with what it changed and why, without the stages around it."""
+    """Show a stage with its changes and reasons, without its neighbours."""
     alone = Stage(
         stage.kind,
         stage.name,
@@ -262,7 +269,7 @@ def _stage_html(stage: Stage) -> str:
 
 
 def _record_of(obj: Any) -> Any:
-    """What stands for a live object: its own record, else its trace, else the module that it compiled."""
+    """Return the record of a live object, else its trace, else the module that it compiled."""
     if isinstance(obj, (*_ARTIFACTS, ComputationRecord, InstructionRecord)):
         return obj
     record = getattr(obj, "record", None)
@@ -289,7 +296,9 @@ def _program(module: ModuleRecord, memory: BufferAssignmentRecord) -> Trace:
 
 
 def _as_artifact(record: Any) -> Artifact | None:
-    """Something that the view can draw; a computation or an instruction as a small module of its own."""
+    """Return a record that the view can draw; a computation or instruction becomes a small
+    module.
+    """
     if isinstance(record, InstructionRecord):
         record = ComputationRecord(record.name, (record,), record.name)
     if isinstance(record, ComputationRecord):

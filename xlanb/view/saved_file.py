@@ -19,13 +19,13 @@ _STYLE: Final = (
 
 
 def reproducer_html(made: Reproducer) -> str:
-    """A reproducer: what it shows, a link that saves it, its text."""
+    """Show a reproducer: its title, a link that saves it, its text."""
     title = f"<p><b>{escape(made.title)}</b> (needs {escape(', '.join(made.needs))})</p>"
     return f"{title}{_link(made)}{pre_html(made.text)}"
 
 
 def reduction_html(found: ReducedModule) -> str:
-    """A reduction: what it took, a link that saves its reproducer where one can be written, the module."""
+    """Show a reduction: a link that saves its reproducer, if any, and the module."""
     try:
         link = _link(found.reproducer())
     except ArgumentError as error:  # the test's source is not known, say

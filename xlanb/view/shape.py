@@ -1,4 +1,7 @@
-"""Shapes and layouts as pictures: the last two dimensions as a grid, each cell shows its position in memory, tiles framed."""
+"""Shapes and layouts as pictures: a grid of the last two dimensions.
+
+Each cell shows its position in memory; tiles are framed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _TEXT: Final = "font:12px ui-monospace,Menlo,Consolas,monospace;margin:.2em 0;wh
 
 
 def shape_html(shape: Shape | Layout) -> str:
-    """A shape in words and, where it has dimensions, drawn; of a tuple every leaf in words; of a layout an example."""
+    """Show a shape in words and as a grid; a tuple's leaves in words; a layout with an example."""
     if isinstance(shape, Layout):
         return _text(layout_text(shape)) + _grid(_example(shape), f"layout {shape}")
     if isinstance(shape, TupleShape):
@@ -29,7 +32,9 @@ def shape_html(shape: Shape | Layout) -> str:
 
 
 def shape_text(shape: Shape) -> str:
-    """A shape, then what it takes: elements, bytes, the order of its dimensions in memory, padding by tiles."""
+    """Describe a shape: elements, bytes, the order of its dimensions in memory, padding by
+    tiles.
+    """
     if isinstance(shape, TupleShape):
         leaves = list(shape.leaves())
         lines = [f"{_clipped(str(shape))}: a tuple of {len(leaves)} arrays, {bytes_text(shape.byte_size)}"]

@@ -1,4 +1,4 @@
-"""Shardings and meshes as pictures: an array cut into its parts, each part shows the devices that hold it."""
+"""Shardings and meshes as pictures: an array's parts, each with the devices that hold it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def sharding_text(sharding: HloSharding, mesh: Mesh | None = None) -> str:
 
 
 def sharding_html(sharding: HloSharding, shape: Shape | None = None, mesh: Mesh | None = None) -> str:
-    """A sharding in words and drawn; with the shape of the whole array each part says its slice. Of a tuple every leaf."""
+    """Show a sharding in words and drawn, for a tuple every leaf.
+
+    With the shape of the whole array each part shows its slice.
+    """
     if sharding.is_tuple:
         shapes = [s for _, s in shape.leaves()] if shape is not None else []
         leaves = sharding.tuple_elements[:_MOST_LEAVES]
@@ -49,9 +52,9 @@ def sharding_html(sharding: HloSharding, shape: Shape | None = None, mesh: Mesh 
 
 
 def record_sharding_html(record: InstructionRecord, module: ModuleRecord | None) -> str:
-    """The sharding of an instruction, by the axes of its module's mesh; "" where it has none that can be drawn.
+    """Show an instruction's sharding by its module's mesh axes; "" if it cannot be drawn.
 
-    What the partitioner made has the shapes of one device: their slices of the whole are not known from them.
+    Computations of the partitioner have shapes of one device, so slices of the whole are unknown.
     """
     sharding = parsed_sharding(record.sharding) if record.sharding else None
     if sharding is None:
@@ -93,7 +96,10 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def _parts(sharding: HloSharding, devices: Sequence[Sequence[int]], shape: ArrayShape | None) -> str:
-    """The array cut: its last dimension that is split goes to the right, those before downwards; one alone goes down but where it is the last."""
+    """Draw the parts: the last split dimension horizontally, those before vertically.
+
+    A single split dimension is vertical, unless it is the last.
+    """
     tiles = sharding.data_tile_shape if sharding.is_tiled else ()
     split = [d for d, count in enumerate(tiles) if count > 1]
     right = split[-1] if split and (len(split) > 1 or split[0] == len(tiles) - 1) else -1

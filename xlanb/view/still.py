@@ -1,7 +1,8 @@
-"""The picture of a program where no script runs: the groups that are open at first, as SVG in an `<img>`.
+"""The picture of a program for pages without scripts: the initially open groups, as SVG in an
+`<img>`.
 
-GitHub, an untrusted notebook and a mail take scripts, style sheets and `<svg>` out of an output's HTML, and show an
-image that is given as data.
+GitHub, untrusted notebooks and mail readers remove scripts, style sheets and `<svg>` from an
+output's HTML, but show an image that is given as data.
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ _KEYS: Final = {"fusion": "f", "parameter": "p", "result": "p", "Placeholder": "
 
 
 def still_html(record: ModuleRecord | GraphRecord, what: str = "", outlines: Outlines | None = None) -> str:
-    """The picture as an `<img>`.
+    """Return the picture as an `<img>`, or "" if there is nothing to draw.
 
-    "" where there is nothing to draw. `outlines` may know the groups of the program already.
+    `outlines` may have the groups of the program already.
     """
     svg = still_svg(record, outlines)
     return image_html(svg, what or f"The graph of {record.name}") if svg else ""
@@ -76,7 +77,9 @@ def image_html(svg: str, what: str) -> str:
 
 
 def still_svg(record: ModuleRecord | GraphRecord, outlines: Outlines | None = None) -> str:
-    """The groups of a program that are open at first, as SVG of at most about 860 pixels; "" of an empty program."""
+    """Draw a program's initially open groups as SVG of at most about 860 pixels; "" if it is
+    empty.
+    """
     best: tuple[OutlineDrawing, _Sheet] | None = None
     program = (outlines or Outlines()).program(record)
     for most in _TRIED:
@@ -105,7 +108,7 @@ class _Sheet:
 
     @property
     def cost(self) -> float:
-        """How far it goes beyond what is legible where a page is 800 pixels wide; at most 1 where it does not."""
+        """The excess over a legible size on a page of 800 pixels; 1 if there is none."""
         return max(self.width / _WIDTH, self.height / _TALLEST, 1.0)
 
 
@@ -113,7 +116,7 @@ class _Sheet:
 
 
 def _in_columns(made: OutlineDrawing, columns: int) -> _Sheet:
-    """A tall drawing cut where no box is, its parts beside each other."""
+    """Cut a tall drawing between boxes, and put its parts next to each other."""
     drawing = made.drawing
     outer = [box for key, box in drawing.groups.items() if not drawing.labels[key].parent]
     outer += [box for key, box in drawing.nodes.items() if not _is_within(box, outer)]
@@ -155,7 +158,7 @@ def _is_within(box: Box, outer: Iterable[Box]) -> bool:
 
 
 def _cuts(boxes: Sequence[Box], height: float, columns: int) -> list[float]:
-    """Heights at which a new column begins, of about as many: at the top of a box, where none reaches across."""
+    """Return heights of about equal columns' starts, each at the top of a box and crossing none."""
     if columns < 2:
         return []
     wanted = height / columns
@@ -176,7 +179,9 @@ def _column(y: float, cuts: Sequence[float]) -> int:
 
 
 def _across(a: Box, b: Box, left: float) -> Sequence[Point]:
-    """From below a box to above one in a column that begins at `left`: between rows and between columns."""
+    """Route an edge from below a box to above one in a column at `left`, between rows and
+    columns.
+    """
     below, above = a[1] + a[3] + _LEAD, b[1] - _LEAD
     middle, end = a[0] + a[2] / 2, b[0] + b[2] / 2
     gutter = left - _GAP / 2
@@ -211,7 +216,7 @@ def _svg(made: OutlineDrawing, sheet: _Sheet) -> str:
 
 
 def _line(points: Sequence[tuple[float, float]]) -> str:
-    """The path through points, in whole pixels and few letters: what leads on straight across or down is one line."""
+    """Write the path through points in whole pixels, without points on straight lines."""
     places = [(round(x), round(y)) for x, y in points]
     corners = [
         b
@@ -225,7 +230,7 @@ def _line(points: Sequence[tuple[float, float]]) -> str:
 
 
 def _kind(key: str, title: tuple[str, str]) -> str:
-    """The class of a node: a closed group, a fusion, what is heavy, what is at the rim, any other op."""
+    """Return the class of a node: closed group, fusion, heavy op, parameter or result, other op."""
     if "@" in key.rpartition("/")[2][:1] or title[1].endswith(" ops"):
         return "g"
     word = title[0].split(" ")[0]

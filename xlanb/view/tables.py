@@ -20,7 +20,9 @@ _TABLE = '<table cellpadding="4" style="border-collapse:collapse;font:12px syste
 
 
 def tables_html(tables: Sequence[tuple[str, pd.DataFrame]]) -> str:
-    """Captioned tables as HTML, every cell escaped; long ones are cut, with a word on it, wide ones scroll."""
+    """Return captioned tables as HTML, every cell escaped; long ones are cut with a note, wide ones
+    scroll.
+    """
     parts = []
     for caption, table in tables:
         if not len(table):
@@ -36,7 +38,9 @@ def tables_html(tables: Sequence[tuple[str, pd.DataFrame]]) -> str:
 
 
 def table_html(table: pd.DataFrame, *, index: bool = False) -> str:
-    """A table as HTML, every cell escaped: words at the left, figures at the right, whatever the page's style says of tables."""
+    """Return a table as HTML, every cell escaped: texts left, numbers right, whatever the page's
+    style.
+    """
     shown = table.iloc[:, :_MAX_COLUMNS]
     kinds = [("left" if index else ""), *(_side(shown.iloc[:, k].dtype) for k in range(shown.shape[1]))]
     sides = [side for side in kinds if side]

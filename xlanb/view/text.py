@@ -24,7 +24,10 @@ _MOST_IDLE = 4
 
 @displays.trace_text.implement
 def trace_text(trace: Trace) -> str:
-    """What each stage did that did something: position, time (where any is known), words; those that changed nothing stand together in one line."""
+    """List the stages that changed something: position, time (if any is known), changes.
+
+    Consecutive unchanged ones share a line.
+    """
     has_times = any(s.seconds is not None for s in trace)
     counts = f"{len(trace)} stage{'s' * (len(trace) != 1)}, {len(trace.changed)} changed something"
     lines = [f"{trace.name}: {counts}"]
@@ -52,7 +55,7 @@ def _time(seconds: float | None, has_times: bool) -> str:
 
 
 def _idle_lines(stages: Sequence[Stage], has_times: bool) -> list[str]:
-    """Stages in a row that changed nothing, as one line; one alone by its own."""
+    """Return consecutive unchanged stages as one line; a single one has its own."""
     if not stages:
         return []
     if len(stages) == 1:
@@ -72,7 +75,7 @@ def traces_text(traces: Sequence[Trace]) -> str:
 
 
 def stage_text(stage: Stage) -> str:
-    """What a stage did, then the decisions that it took."""
+    """Describe a stage's changes, then its decisions."""
     lines = [stage.describe()]
     for d in stage.decisions[:_MAX_DIFF]:
         values = "; ".join(
@@ -124,5 +127,5 @@ def execution_text(record: ExecutionRecord) -> str:
 
 
 def _limit(k: KernelTime) -> str:
-    """How near to which of the machine's limits; nothing where that is not known."""
+    """Return the share of a kernel's hardware limit; "" if unknown."""
     return "" if k.of_limit is None else f"{100 * k.of_limit:.0f}% of {k.bound}  "

@@ -1,4 +1,8 @@
-"""One run, or two of one program, as a plotly timeline: a row for each device; of two runs the first (XLA off) above, the second (XLA on) below, ops joined to the fusions that swallowed them."""
+"""One run, or two of one program, as a plotly timeline with a row per device.
+
+Of two runs the first (XLA off) is above, the second (XLA on) below; ops are joined to the fusions
+that contain them.
+"""
 
 from __future__ import annotations
 
@@ -45,9 +49,10 @@ class _Bar:
 
 
 def figure(run: StepStats, before: StepStats | None = None) -> Any:
-    """A plotly Figure of one run; with another run of the same program (XLA off) above it.
+    """Return a plotly Figure of one run, with another run of the same program (XLA off) above it.
 
-    Each bar's `customdata` is [name, op, TensorFlow nodes, what is known], so that a click leads to the ops.
+    Each bar's `customdata` is [name, op, TensorFlow nodes, details], so that a click leads to the
+    ops.
 
     Raises:
         XlanbError: a run was not traced.
@@ -103,7 +108,7 @@ def _bars(stats: StepStats, words: str) -> Iterator[_Bar]:
         raise XlanbError(
             "the run was not traced: give Session.run RunOptions(trace_level=FULL_TRACE) and a RunMetadata"
         )
-    # What is compiled in a first run takes a thousand times as long as the run: both runs begin where their nodes do.
+    # A first run's compilation takes a thousand times as long as the run: time starts at the nodes.
     first = min(n.all_start_nanos for _, n in nodes)
     for device, n in nodes:
         row = words + _WORDS.get(device, device)
@@ -147,5 +152,5 @@ def _joins(bars: Sequence[_Bar], above: str, below: str) -> Iterator[tuple[tuple
 
 
 def _escaped(text: str) -> str:
-    """Plotly takes a few tags in its labels; names from graphs are to be read as they are."""
+    """Escape plotly's tags in labels; names of graphs are shown verbatim."""
     return text.replace("&", "&amp;").replace("<", "&lt;")

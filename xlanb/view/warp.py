@@ -1,4 +1,6 @@
-"""One warp of a kernel as a grid: a row for each instruction, a column for each lane; lanes that took no part are empty."""
+"""One warp of a kernel as a grid: a row per instruction, a column per lane; inactive lanes are
+empty.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def _row(step: WarpStep, lanes: int) -> str:
 
 
 def _cell(value: float | str | None, low: float, high: float) -> str:
-    """A lane's value, tinted by where it lies among those of the row."""
+    """Return a lane's value, tinted by its position in the row's range."""
     if value is None:
         return '<td class="n"></td>'
     shown = escape(f"{value:.4g}" if isinstance(value, float) else str(value))

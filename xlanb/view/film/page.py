@@ -1,4 +1,4 @@
-"""A film as HTML: the step view with nothing but its Film pane, on what that pane reads of a payload."""
+"""A film as HTML: the step view with only its Film pane, and that pane's part of a payload."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write_film(film: Film, path: str | Path) -> None:
 
 @raised_gc_thresholds()
 def film_html(film: Film) -> str:
-    """A film as a piece of HTML for a notebook's output; where no script runs, a picture of the program and ten lines."""
+    """Return a film as HTML for a notebook's output; without scripts, a picture and ten lines."""
     drawn = last_drawn(film.trace)
     return view_html(
         film_payload(film), f"{film}\n{trace_brief(film.trace)}", "" if drawn is None else still_html(drawn)
@@ -32,7 +32,9 @@ def film_html(film: Film) -> str:
 
 
 def film_payload(film: Film) -> Payload:
-    """What the Film pane reads: programs and counts, times of kernels, which op replaced which; no code, no reasons."""
+    """Return the Film pane's data: programs, counts, kernel times, replacements; no code, no
+    reasons.
+    """
     payload = build_payload([film.trace], title=film.trace.name)
     payload["film"] = 1
     payload["artifacts"] = [_without_code(a) for a in payload["artifacts"]]
@@ -42,7 +44,7 @@ def film_payload(film: Film) -> Payload:
 
 
 def _without_code(artifact: dict[str, Any]) -> dict[str, Any]:
-    """An artifact without its text: of code it is enough which ops it is of, of a GPU's kernels how long they take."""
+    """Return an artifact without its text: for code, its ops; for GPU kernels, their times."""
     if artifact["k"] == "code":
         ops = dict.fromkeys(op for _, op in artifact["ops"])
         return {

@@ -1,1 +1,3 @@
-"""What a graph shows before it is opened: ops in groups, by named scopes, repeated structure, and the flow of data."""
+"""The initial view of a graph: ops in groups, by named scopes, repeated structure, and data
+flow.
+"""

@@ -1,7 +1,9 @@
-"""Blocks of a group that is too wide: cut its flow of data where it is narrowest, and stack blocks that are alike.
+"""Divide a group that is too wide into blocks: cut its data flow where it is narrow, stack equal
+blocks.
 
-A chain of residual blocks has one value alive between two blocks, and two within one: no scope is needed to see them.
-Where nothing is narrow, what is light joins the heavy op that it reads: conv, batch norm and relu are one box.
+A chain of residual blocks has one live value between two blocks, and two within one, so it needs no
+scopes. If nothing is narrow, light ops join the heavy op that they read: conv, batch norm and relu
+are one box.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class Item:
 
 
 def cut_into_blocks(branch: TreeBranch, ops: Ops) -> bool:
-    """Put what a group holds into blocks; whether there are any."""
+    """Divide a group's content into blocks; return whether there are any."""
     items, reads = _items(branch, ops)
     parts = _narrow(items, reads) or _units(items, reads)
     if not parts:
@@ -58,7 +60,9 @@ def cut_into_blocks(branch: TreeBranch, ops: Ops) -> bool:
 
 
 def _items(branch: TreeBranch, ops: Ops) -> tuple[list[Item], list[set[int]]]:
-    """What a group holds, each after what it reads where there is no cycle, and which ones each reads."""
+    """Return a group's content in topological order (except for cycles), and what each item
+    reads.
+    """
     shown = [k for k in branch.all_ops() if ops.is_shown(k)]
     heavy = {k for k in shown if ops.heavy[k]}
     heavy = {k for k in heavy if ops.words[k] not in CALLS} or heavy  # relu is a call beside what is truly heavy
@@ -74,12 +78,12 @@ def _items(branch: TreeBranch, ops: Ops) -> tuple[list[Item], list[set[int]]]:
 
 
 def _kind(branch: TreeBranch) -> str:
-    """What a scope is called but for its numbers: `batch_normalization` of `batch_normalization_3_1`."""
+    """Return a scope's name without numbers: `batch_normalization` of `batch_normalization_3_1`."""
     return _NUMBERS.sub("", branch.label)
 
 
 def _layers(branch: TreeBranch, ops: Ops) -> list[tuple[TreeBranch, tuple[int, ...]]]:
-    """The groups in a group and the drawn ops in each, without the passes of a step: backward, an optimizer."""
+    """Return the groups in a group with their drawn ops, except backward pass and optimizer."""
     found = [(b, tuple(k for k in b.all_ops() if ops.is_shown(k))) for b in branch.branches]
     backward = {k for b, members in found if b.key == BACKWARD for k in members}
     return [
@@ -92,7 +96,7 @@ def _layers(branch: TreeBranch, ops: Ops) -> list[tuple[TreeBranch, tuple[int, .
 
 
 def _in_order(first: Sequence[int], reads: Sequence[set[int]]) -> list[int]:
-    """An order in which everything comes after what it reads; in a cycle the first op of the program begins."""
+    """Return a topological order; a cycle is broken at the first op of the program."""
     waiting = [len(r) for r in reads]
     users: list[list[int]] = [[] for _ in reads]
     for n, given in enumerate(reads):
@@ -125,7 +129,9 @@ def _in_order(first: Sequence[int], reads: Sequence[set[int]]) -> list[int]:
 
 
 def _narrow(items: Sequence[Item], reads: Sequence[set[int]]) -> list[list[Item]]:
-    """Parts between the places where the fewest values are alive; none where they would be few or one of them most."""
+    """Cut where the fewest values are live; return [] if the parts would be few or one would
+    dominate.
+    """
     alive = _alive(reads)
     inner = alive[len(items) // 4 : -(len(items) // 4) or None]
     narrowest = min(inner, default=0)
@@ -151,7 +157,9 @@ def _narrow(items: Sequence[Item], reads: Sequence[set[int]]) -> list[list[Item]
 
 
 def _put(small: list[Item], parts: list[list[Item]]) -> None:
-    """Let what is light end the part before it; what follows from the first heavy item on is a part of its own."""
+    """Append leading light items to the previous part; make the rest, from the first heavy one, a
+    part.
+    """
     at = next((k for k, item in enumerate(small) if item.is_heavy), len(small)) if parts else 0
     if parts:
         parts[-1].extend(small[:at])
@@ -181,7 +189,9 @@ def _alive(reads: Sequence[set[int]]) -> list[int]:
 
 
 def _units(items: Sequence[Item], reads: Sequence[set[int]]) -> list[list[Item]]:
-    """Heavy items, each with the light ones that follow from it alone, and with what only they read."""
+    """Return heavy items, each with the light ones that depend only on it, and with their own
+    inputs.
+    """
     users: list[list[int]] = [[] for _ in items]
     for n, given in enumerate(reads):
         for o in given:
@@ -209,7 +219,7 @@ def _units(items: Sequence[Item], reads: Sequence[set[int]]) -> list[list[Item]]
 
 
 def _block(parent: TreeBranch, part: Sequence[Item], ops: Ops) -> TreeBranch | int:
-    """One group of these items; an item that is alone stays as it is."""
+    """Make a group of these items; a single item is unchanged."""
     if len(part) == 1:
         (item,) = part
         return item.branch if item.branch is not None else item.members[0]
@@ -221,7 +231,7 @@ def _block(parent: TreeBranch, part: Sequence[Item], ops: Ops) -> TreeBranch | i
 
 
 def _label(part: Sequence[Item], members: list[int], ops: Ops) -> str:
-    """The names of its groups where they do its work, else what it does."""
+    """Return the names of its groups if they do its work, else its heavy ops."""
     heavy = [item for item in part if item.is_heavy] or part
     named = [item.branch.label for item in heavy if item.branch is not None and item.branch.kind != "flow"]
     if not named or (len(named) < len(heavy) and any(item.is_heavy for item in part)):
@@ -234,7 +244,7 @@ def _label(part: Sequence[Item], members: list[int], ops: Ops) -> str:
 
 
 def _stacked(blocks: list[TreeBranch | int], ops: Ops) -> list[TreeBranch | int]:
-    """Blocks with those that follow each other and do the same as one: single ones, or a few together."""
+    """Merge consecutive equal blocks, or equal sequences of a few, into one."""
     content = [_content(b, ops) for b in blocks]
     made: list[TreeBranch | int] = []
     at = 0

@@ -1,11 +1,11 @@
-"""Keys of the boxes that loops, branches, calls and fusions are drawn as, where passes give the instructions other names.
+"""Stable keys for the boxes of loops, branches, calls and fusions whose instructions passes rename.
 
-A pass that moves code out of a loop makes the loop anew:
+A pass that moves code out of a loop replaces the loop:
 
-    while.29 = while(...), body=region_2.9        ->        while.0 = while(...), body=region_2.9.clone
+    while.29 = while(...), body=region_2.9    ->    while.0 = while(...), body=region_2.9.clone
 
-It is the same box to a reader. It keeps the key of the first, so that it stays open and stands where it stood, and what
-a pass removed in it is counted there.
+For a reader it is the same box. It keeps the first one's key, so that it stays open and in place,
+and removals in it are counted there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from xlanb.view.outline.module import CALLERS
 
 
 class CallerKeys:
-    """The keys of the callers of one trace, by name, of those whose key is not their name; it grows by stages in order."""
+    """Keys of a trace's callers by name, if they differ from the name; stages are added in
+    order.
+    """
 
     def __init__(self) -> None:
         self._keys: dict[str, str] = {}
@@ -51,7 +53,9 @@ class CallerKeys:
         self._keep_apart(new, fresh)
 
     def _callers(self, module: ModuleRecord) -> dict[str, InstructionRecord]:
-        """Those of a module; of the last one they are kept, as it comes before the next stage."""
+        """Return a module's callers; those of the last one are cached, as it precedes the next
+        stage.
+        """
         if self._last[0] is not module:
             found = {i.name: i for c in module.computations for i in c.instructions if i.opcode in CALLERS}
             self._last = module, found
@@ -66,7 +70,7 @@ class CallerKeys:
 
 
 def _sources(stage: Stage) -> dict[str, str]:
-    """By name of what a stage made of a caller: the name that it had before."""
+    """Return the old name of each caller that a stage made of another."""
     found = {new: old for old, new in stage.changes.renamed.items()}
     for e in stage.edits:
         if e.kind not in ("add", "replace") or e.old is None or e.new is None or e.old.name == e.new.name:
@@ -77,9 +81,9 @@ def _sources(stage: Stage) -> dict[str, str]:
 
 
 def _alike(gone: Mapping[str, InstructionRecord], fresh: Mapping[str, InstructionRecord]) -> Iterable[tuple[str, str]]:
-    """Names before and after of the callers that only one is like, of each side: in shape too, else by op name.
+    """Pair callers before and after that match uniquely: by shape, else by op name.
 
-    A loop may carry more than before: of one loop that is gone and one that is new nothing else is asked.
+    A loop may carry more than before, so a single old and a single new loop always match.
     """
     for likeness in (_shaped, _named, _only_loop):
         sides: dict[Hashable, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))

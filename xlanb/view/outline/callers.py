@@ -1,7 +1,7 @@
-"""Paths from Python functions, for what a training step does beside its forward and backward pass and names no scope for.
+"""Paths by Python functions, for ops of a training step outside of scopes and both passes.
 
-jit(step)/mul, written in optax's scale_by_adam, which the function `step` calls  ->  ("optax", "scale_by_adam")
-jit(step)/sub, written in the user's function `apply_gradients`                   ->  ("apply_gradients",)
+jit(step)/mul, in optax's scale_by_adam, called by `step`   ->  ("optax", "scale_by_adam")
+jit(step)/sub, in the user's function `apply_gradients`     ->  ("apply_gradients",)
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _FEWEST = 2  # ops of a function that tells
 
 
 def calls_of(meta: OpMetadata) -> Calls:
-    """The library, and the functions between the one that was compiled and an op, the outermost first.
+    """Return the library and the functions from the compiled one to an op, the outermost first.
 
-    () where the op stands in the compiled function itself, or nothing is known of its calls; `NOWHERE` where it has no
-    Python line.
+    () if the op is in the compiled function itself, or its calls are unknown; `NOWHERE` if it has
+    no Python line.
     """
     if not meta.python_line[0]:
         return NOWHERE
@@ -72,7 +72,9 @@ class CallerPaths:
         }
 
     def of(self, calls: Calls) -> Path | None:
-        """The library or the user's function, and the outermost function in it that tells its ops apart."""
+        """Return the library or user function, and its outermost function that distinguishes the
+        ops.
+        """
         if not calls:
             return ()
         if calls is NOWHERE:

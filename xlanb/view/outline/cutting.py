@@ -1,7 +1,9 @@
-"""Computations that are too long for a page: which groups are told of them, and what stands for the ops that are not there.
+"""Computations that are too long for a page: the groups to describe, and substitutes for absent
+ops.
 
-Of a repeat one instance is told, best one that is on the page as a whole. An op of another instance is counted with its
-twin, the op of the same kind in the same place of the told one, as it is where all instances are there.
+One instance of a repeat is described, preferably one that is fully on the page. An op of another
+instance is counted with its counterpart, the op of the same kind at the same place of the described
+one, as if all instances were present.
 """
 
 from __future__ import annotations
@@ -15,17 +17,17 @@ from xlanb.view.outline.ops import Ops
 from xlanb.view.outline.tree import OutlineGroup
 
 GROUPS = 240
-"""Groups that are told of a computation whose text is not all there."""
+"""The most groups of a computation whose text is not complete."""
 REST = "~"
-"""Key of the group of all that lies in no group."""
+"""The key of the group of all ungrouped ops."""
 _NUMBER = re.compile(r"\d+")
 
 
 class CutOutline:
-    """The outline of a computation of which only the ops from `first` on are on the page.
+    """The outline of a computation; only the ops from `first` on are on the page.
 
-    `groups` are the heaviest with all that is around them; `member` gives by op the innermost of them that it lies in
-    (-1: none), of an instance that is not told the repeat.
+    `groups` are the heaviest with all that enclose them; `member` gives each op's innermost group
+    (-1: none), or the repeat for an instance that is not described.
     """
 
     def __init__(self, ops: Ops, groups: Sequence[OutlineGroup], member: Sequence[int], first: int) -> None:
@@ -43,7 +45,9 @@ class CutOutline:
             self.member = [rest if g < 0 and ops.is_shown(k) else g for k, g in enumerate(self.member)]
 
     def end(self, k: int) -> int:
-        """What stands for an op: a group (-1: none), or an op k that is on the page, as -2 - (k - first)."""
+        """Return the representative of op k: a group (-1: none), or an op k' on the page, as -2 -
+        (k' - first).
+        """
         return self._ends[k]
 
     @cached_property
@@ -73,7 +77,7 @@ class CutOutline:
         return out
 
     def _instances(self) -> dict[int, int]:
-        """By repeat the instance that is told: it shows what the others are."""
+        """Return the described instance of each repeat."""
         groups, member = self._groups, self._member
         begin = [len(member)] * len(groups)
         for k in range(len(member) - 1, -1, -1):
@@ -92,7 +96,7 @@ class CutOutline:
 
     @cached_property
     def _others(self) -> set[int]:
-        """The groups of the instances that are not told."""
+        """Return the groups of instances that are not described."""
         kept = set(self._chosen.values())
         others: set[int] = set()
         for g, group in enumerate(self._groups):
@@ -127,7 +131,9 @@ class CutOutline:
                 todo.extend((twin, g) for g, twin in _paired(children[other], children[first], word).items())
 
     def _told_group(self, g: int) -> int:
-        """The group that stands for one of an instance that is not told, or for the next around it."""
+        """Return the counterpart of a group in an undescribed instance, or of the nearest enclosing
+        one.
+        """
         while g in self._others:
             g = self._twin_of_group.get(g, self._groups[g].parent)
         return g

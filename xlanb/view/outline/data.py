@@ -1,13 +1,17 @@
 """Outlines as plain data, for the step view.
 
-A chunk's "t" says of its items, in their order: "g" the groups, each [position of its parent or -1, kind, label, key
-(0: the parent's key, a slash and the label), how many it stands for where that is not the number of groups in it];
-"m" the innermost group of each item, as pairs (group, how many items in a row); "r" the role of each, a letter (see
-`Ops`); "u" the different (floating-point operations, bytes), and "w" which of them each item with role "." has; "c"
-[item, function, ...] what nodes call; "l" (item, how often its body executes, ...) of loops. Of a computation that is not all there, "x" tells of the rest: "n" [group, ops,
-operations, bytes, label], "p" how many parameters, "e" [from, to, bytes, how many] between groups, or between a group
-and an item k, which is -2 - k, "t" (item, what stands for it: a group or an item, ...) of the items in instances of
-repeats that are not told, and "o" [item, ops, operations, bytes] of the ops in such instances that are not there.
+A chunk's "t" describes its items, in their order: "g" the groups, each [position of its parent or
+-1, kind, label, key (0: the parent's key, a slash and the label), the number of instances if it is
+not the number of groups in it]; "m" the innermost group of each item, as pairs (group, number of
+consecutive items); "r" the role of each, a letter (see `Ops`); "u" the distinct (floating-point
+operations, bytes), and "w" the one of each item with role "."; "c" [item, function, ...] the
+functions that nodes call; "l" (item, executions of its body, ...) of loops.
+
+For a truncated computation, "x" describes the rest: "n" [group, ops, operations, bytes, label], "p"
+the number of parameters, "e" [from, to, bytes, number] between groups, or between a group and an
+item k, which is -2 - k, "t" (item, its representative: a group or an item, ...) of the items in
+undescribed instances of repeats, and "o" [item, ops, operations, bytes] of the absent ops in such
+instances.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ Data = dict[str, Any]
 
 
 def part_data(part: Part, first: int) -> Data:
-    """The outline of one computation of which the items from `first` on are there."""
+    """Return the outline of one computation with its items from `first` on."""
     groups: Sequence[OutlineGroup] = part.outline.groups
     member: Sequence[int] = part.outline.member
     cut = part.cut(first) if first else None

@@ -1,4 +1,4 @@
-"""Groups by the flow of data, where a group has more nodes than a picture can hold and no scopes tell them apart."""
+"""Group by data flow, if a group has too many nodes for a picture and no scopes separate them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xlanb.view.outline.scopes import BACKWARD, FORWARD, INITIALIZERS
 from xlanb.view.outline.tree import TreeBranch
 
 WIDE = 24
-"""Nodes that a group may have side by side before they are grouped further."""
+"""The most nodes of a group before they are grouped again."""
 _MOST = 12  # segments that a chain is cut into
 _SMALL = 6  # nodes of the smallest segment
 _FEW = 3  # groups that stand beside a forward and a backward pass; more of them become one
@@ -25,9 +25,10 @@ _UPDATE, _OTHERS = "update", "other ops"  # what a step does with its gradients,
 
 
 def split_wide(root: TreeBranch, ops: Ops) -> None:
-    """Group what is in every group that has more than `WIDE` nodes.
+    """Subdivide every group with more than `WIDE` nodes.
 
-    What is not connected, then blocks between which the flow is narrow, else what repeats, else segments of the order.
+    First by connected components, then into blocks with narrow data flow between them, else by
+    repetition, else into segments.
     """
     todo = [root]
     while todo:
@@ -41,9 +42,9 @@ def split_wide(root: TreeBranch, ops: Ops) -> None:
 
 
 def _gather_light(branch: TreeBranch, ops: Ops) -> None:
-    """Let light ops beside a group that does the work be groups too: what is joined, and reads the same of the groups.
+    """Group connected light ops next to heavy groups if they read the same groups.
 
-    So that no group is read between two of them.
+    So no group is read between two of them.
     """
     own = [k for k in branch.ops if ops.is_shown(k)]
     if branch.kind not in ("", "scope") or not branch.branches or len(own) < _FEW_LIGHT:
@@ -59,7 +60,7 @@ def _gather_light(branch: TreeBranch, ops: Ops) -> None:
 
 
 def _groups_read(branch: TreeBranch, ops: Ops) -> dict[int, int]:
-    """By op of a group, at any depth, the groups in it that the op reads, through others too: a bit for each."""
+    """Return for each op, at any depth, the groups that it depends on, as a bit mask."""
     home = {k: 1 << number for number, b in enumerate(branch.branches) for k in b.all_ops()}
     found: dict[int, int] = {}
     for k in branch.all_ops():
@@ -70,7 +71,7 @@ def _groups_read(branch: TreeBranch, ops: Ops) -> dict[int, int]:
 
 
 def _has_loose_ops(branch: TreeBranch, ops: Ops) -> bool:
-    """Whether many ops stand beside a forward and a backward pass: an optimizer is a group as they are."""
+    """Whether many ops are outside forward and backward pass: an optimizer is a group like them."""
     return _has_passes(branch) and sum(ops.is_shown(k) for k in branch.ops) > _LOOSE
 
 
@@ -94,7 +95,7 @@ def _split(branch: TreeBranch, ops: Ops) -> None:
 
 
 def _adopt(branch: TreeBranch, made: list[TreeBranch], ops: Ops, *, has_passes: bool) -> None:
-    """Let a group have these groups of its ops; beside a forward and a backward pass many of them become one."""
+    """Add groups of a branch's ops; next to forward and backward pass, many of them become one."""
     if len(made) > _FEW and has_passes:
         label = _UPDATE if _reads_backward(branch, made, ops) else _OTHERS
         made = [TreeBranch(f"{branch.key}~{label}", label, "flow", branches=made)]
@@ -112,7 +113,7 @@ def _reads_backward(branch: TreeBranch, made: list[TreeBranch], ops: Ops) -> boo
 
 
 def _settle(branch: TreeBranch, ops: Ops) -> None:
-    """Put what is not drawn as a node into the group of its first user."""
+    """Put ops that are not drawn as nodes into the group of their first user."""
     home = {k: b for inner in branch.branches if inner.kind != "scope" for b in inner.walk() for k in b.ops}
     branch.ops = [k for k in branch.ops if not _follow(k, ops, home)]
 
@@ -136,7 +137,7 @@ def _bundle(branch: TreeBranch, ops: Ops) -> None:
 
 
 def _follow(k: int, ops: Ops, home: dict[int, TreeBranch]) -> bool:
-    """Move what is not drawn as a node to its first user; whether it was moved."""
+    """Move an op that is not drawn as a node to its first user; return whether it was moved."""
     if ops.roles[k] in (SHOWN, INPUT, RESULT):
         return False
     users = ops.users[k]
@@ -158,7 +159,9 @@ def _flow(branch: TreeBranch, members: list[int], ops: Ops) -> TreeBranch:
 
 
 def _components(branch: TreeBranch, own: list[int], ops: Ops) -> list[TreeBranch]:
-    """Connected parts as groups, where there are several; equal ones as repeats, single ops by what they do."""
+    """Return connected components as groups, if several; equal ones as repeats, single ops by
+    kind.
+    """
     parts = _connected(own, ops)
     if len(parts) < 2 or max(map(len, parts)) > 0.9 * len(own):
         return []
@@ -212,9 +215,9 @@ def _neighbours(own: list[int], ops: Ops) -> dict[int, list[int]]:
 
 
 def _repeated(branch: TreeBranch, own: list[int], ops: Ops) -> list[TreeBranch]:
-    """The longest sequence that is there several times, one after the other.
+    """Group the longest sequence that occurs several times in succession.
 
-    What stands before and after it in segments.
+    The ops before and after it are divided into segments.
     """
     found = period([ops.tokens[k] for k in own])
     if found is None:
@@ -233,7 +236,7 @@ def _repeated(branch: TreeBranch, own: list[int], ops: Ops) -> list[TreeBranch]:
 
 
 def _segments(branch: TreeBranch, own: list[int], ops: Ops) -> list[TreeBranch]:
-    """Cut the order of the ops, each before its users, into parts of about one size where the fewest edges cross."""
+    """Cut the topological order into parts of similar size where the fewest edges cross."""
     count = max(2, min(_MOST, round(len(own) / (2 * _SMALL))))
     size = len(own) / count
     crossing = _crossing(own, ops)

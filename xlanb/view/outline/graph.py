@@ -65,7 +65,9 @@ class GraphOutlines:
 
 
 def _ops(graph: GraphRecord, inner: Mapping[int, float], *, is_entry: bool) -> tuple[Ops, list[tuple[float, float]]]:
-    """A graph as ops, and what they cost; `inner` has the bytes within what nodes call, by position."""
+    """Return a graph's ops and costs; `inner` has the bytes inside called functions, by
+    position.
+    """
     nodes = graph.nodes
     at = {n.name: k for k, n in enumerate(nodes)}
     operands = [[at[o] for o in map(operand_name, n.inputs) if o in at] for n in nodes]
@@ -118,14 +120,14 @@ def _roles(nodes: Sequence[NodeRecord], operands: Sequence[Sequence[int]], is_en
 
 
 def _end_role(node: NodeRecord, operands: Sequence[str]) -> str:
-    """How an unused node is drawn: an unused element of a loop, or an unused gradient, is an edge."""
+    """Return how an unused node is drawn: an unused loop element, or gradient, is an edge."""
     if node.op not in _ENDS:
         return SHOWN
     return PASSED if is_gradient(node.name) or node.name.rpartition("/")[0] in operands else RESULT
 
 
 def _byte_size(outputs: Sequence[str]) -> int:
-    """Bytes of tensors as "f32[?,3]"; what is unknown counts as one."""
+    """Return the bytes of tensors given as "f32[?,3]"; unknown sizes count as one."""
     total = 0
     for kind, sizes in (found for text in outputs for found in _SHAPE.findall(text)):
         count = 1

@@ -1,10 +1,10 @@
-"""Which layer of the user's program each node of a TensorFlow graph belongs to, by the names of nodes and variables.
+"""Assign each node of a TensorFlow graph to a layer, by the names of nodes and variables.
 
 net/dense/MatMul                                 ->  ("net", "dense")
-while, beside while/Identity                     ->  ("while",)
-gradients/net/dense/MatMul_grad/MatMul           ->  ("backward", "net", "dense"), as the node that it is of
+while, if there is while/Identity                ->  ("while",)
+gradients/net/dense/MatMul_grad/MatMul           ->  ("backward", "net", "dense")
 net/dense/kernel/Initializer/random_uniform/max  ->  ("initializers", "net", "dense", "kernel", ...)
-add_7, which reads the variable block0/bias      ->  ("block0",): TF1 names variables by layer, ops often not
+add_7, a user of the variable block0/bias        ->  ("block0",)
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from xlanb.view.parts.families import VARIABLE_OPS
 class GraphScopes:
     """The scopes of one graph's nodes; `operands` are positions, `roles` those of `Ops`.
 
-    `paths` has one for each node, None where no name tells of any; `initial` says which only set up variables.
+    `paths` has one for each node, None if no name determines it; `initial` says which only set up
+    variables.
     """
 
     def __init__(self, nodes: Sequence[NodeRecord], operands: Sequence[Sequence[int]], roles: str) -> None:
@@ -40,7 +41,7 @@ class GraphScopes:
 
     @staticmethod
     def _named(name: str, scopes: set[str]) -> Path:
-        """The scopes that a name tells of: a node that is named as a scope lies in it."""
+        """Return the scopes in a name; a node with the name of a scope is in it."""
         if is_gradient(name):
             return scope_path(name, is_node=True) or ()
         parts = tuple(name.split("/"))

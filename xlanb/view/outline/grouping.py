@@ -1,4 +1,6 @@
-"""Make the tree of groups: scopes, then repeated structure, then the flow of data where a group is too wide."""
+"""Make the tree of groups: scopes, then repeated structure, then data flow if a group is too
+wide.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,8 @@ def _branch(path: Path) -> TreeBranch:
 def _prune(root: TreeBranch, ops: Ops) -> None:
     """Dissolve groups of fewer than two nodes.
 
-    A group that holds nothing but another becomes one with it; so does the program with its only scope.
+    A group that contains only another group is merged with it, as is the program with its only
+    scope.
     """
     root.branches = [c for b in root.branches for c in _pruned(b, ops, root)]
     while not any(ops.is_shown(k) for k in root.ops):

@@ -1,4 +1,4 @@
-"""What a group of ops computes, in few words that are facts: "softmax", "3 dot + 12 ops"."""
+"""Describe a group's computation in a few factual words: "softmax", "3 dot + 12 ops"."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ _SHARE = 3  # a pattern names a group that has at most so many times its ops
 
 
 CALLS = frozenset(("call",))
-"""Ops that say nothing of what they do."""
+"""Ops whose name says nothing about their work."""
 _FEW = 4  # ops that are all named
 _FITS = 22  # letters that a box has room for
 
 
 def describe(members: list[int], ops: Ops) -> str:
-    """The heavy ops by number, else what the ops are known as together, else the most frequent."""
+    """List the heavy ops by number, else the name of a known combination, else the most frequent
+    ops.
+    """
     words = Counter(ops.words[k] for k in members)
     if len(members) <= _FEW:  # each, as the data flows
         return _counted(words, words)
@@ -37,7 +39,7 @@ def describe(members: list[int], ops: Ops) -> str:
 
 
 def _counted(words: Counter[str], order: Iterable[str] = ()) -> str:
-    """The words that fit, the most frequent first, in full: a box says below how many ops there are in all."""
+    """List as many words as fit, the most frequent first; the box also shows the number of ops."""
     text = ""
     for word in order or [word for word, _ in words.most_common()]:
         part = word if words[word] == 1 else f"{words[word]} {word}"

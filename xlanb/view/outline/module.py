@@ -15,7 +15,7 @@ from xlanb.view.outline.program import Part, ProgramOutline
 from xlanb.view.outline.scopes import BACKWARD, UNUSED, Path, scope_path
 
 CALLERS: Final = {O.FUSION: "fusion", O.CALL: "call", O.WHILE: "call", O.CONDITIONAL: "call", O.ASYNC_START: "call"}
-"""Opcodes whose computations are drawn in their place, and what the box is."""
+"""Opcodes that are drawn as the content of their computations, and the kind of box."""
 _HEAVY = frozenset(
     (
         *(O.DOT, O.RAGGED_DOT, O.SCALED_DOT, O.CONVOLUTION, O.FUSION, O.SORT, O.CUSTOM_CALL, O.WHILE, O.CONDITIONAL),
@@ -58,10 +58,11 @@ class ModuleOutlines:
 
 
 class _Traits(NamedTuple):  # of which there are as many as instructions: a frozen dataclass takes thrice as long
-    """What an instruction is, whatever module it is in: the snapshots of a compilation share most instructions.
+    """Properties of an instruction in any module; a compilation's snapshots share most
+    instructions.
 
-    `role` is that of `Ops`, or one of `_OPEN` where the operands decide; `path` leaves out what a fusion holds, `calls`
-    are known of what names no scope.
+    `role` is that of `Ops`, or one of `_OPEN` if the operands decide; `path` excludes the content
+    of fusions, `calls` are known for ops without a scope.
     """
 
     record: InstructionRecord  # an id is only unique while its object lives
@@ -116,7 +117,9 @@ class _Maker:
         self._known_acting: dict[str, bool] = {}
 
     def callers_of_step(self) -> CallerPaths | None:
-        """How ops without a scope are told apart in a training step; None of another program."""
+        """Return how ops without a scope are distinguished in a training step; None for other
+        programs.
+        """
         traits = [t for c in self.module.computations for t in self._traits(c)]
         if not any(t.path and t.path[0] == BACKWARD for t in traits):
             return None
@@ -176,7 +179,7 @@ class _Maker:
         )
 
     def _unused(self, traits: Sequence[_Traits], operands: Sequence[Sequence[int]]) -> list[int]:
-        """The instructions that neither the result nor a side effect depends on: dce removes them."""
+        """Return the instructions that no result or side effect depends on, which dce removes."""
         used = {
             k
             for k, t in enumerate(traits)
@@ -195,7 +198,7 @@ class _Maker:
         return [k for k, t in enumerate(traits) if k not in used and t.role != INPUT]
 
     def _acts(self, i: InstructionRecord) -> bool:
-        """Whether an instruction does more than compute a value, or may, as far as a record tells."""
+        """Whether an instruction has, or may have, side effects."""
         if _acts_itself(i):
             return True
         if not i.opcode.may_call:
@@ -212,9 +215,11 @@ class _Maker:
         return known
 
     def _path(self, fusion: _Traits) -> Path | None:
-        """The scopes of what a fusion gives back: of its root, else of what the root is computed from, the nearest first.
+        """Return the scopes of a fusion's result: of its root, else of the nearest producers of the
+        root.
 
-        Where most of its work was says less: a fusion may compute what the layer before gave once more.
+        The scopes of most of its ops are less meaningful: a fusion may recompute the previous
+        layer's result.
         """
         for name in self._called(fusion.record):
             by_name = {t.record.name: t for t in self._traits(self.module.by_name[name])}
@@ -245,7 +250,7 @@ def _own_path(i: InstructionRecord) -> Path | None:
 _ELEMENT, _TUPLE, _FUSION = O.GET_TUPLE_ELEMENT.text, O.TUPLE.text, O.FUSION.text
 _BY_ALL, _RENAMED, _SPREAD = "tuple", "rename", "broadcast"
 _OPEN = frozenset((_BY_ALL, _RENAMED, _SPREAD))
-"""Instructions that are inlined where all of their operands are; else edges, nodes, and the one or the other."""
+"""Instructions that are inlined if all operands are; else edges, nodes, or either."""
 
 
 def _own_role(i: InstructionRecord) -> str:

@@ -1,4 +1,6 @@
-"""Which groups are open in the first picture of a program: as many of the heaviest as a reader takes in at once."""
+"""Choose the groups that are open in a program's first picture: a readable number of the
+heaviest.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,9 @@ _DEEPER = 0.25  # and a group after those around it, and beside them, of so much
 
 @dataclass(frozen=True)
 class Opening:
-    """Keys of the groups that are open, those first that are most worth it, and of all that were looked at.
+    """Keys of the open groups, the most useful first, and of all that were considered.
 
-    What is new to a later stage may still be opened there.
+    Groups that are new in a later stage may still be opened there.
     """
 
     open: tuple[str, ...]
@@ -41,7 +43,7 @@ class Spot:
 
 @dataclass(frozen=True)
 class _Box:
-    """What can be opened: its key, how many nodes it then has, and where they are."""
+    """A box to open: its key, the number of nodes when open, and their positions."""
 
     key: str
     nodes: int
@@ -50,22 +52,24 @@ class _Box:
 
 
 def called_roles(word: str, count: int) -> Sequence[str]:
-    """What the computations are to an op that calls several: of a loop body and condition, of others their numbers."""
+    """Return the roles of an op's computations: of a loop body and condition, else their
+    numbers.
+    """
     return ("body", "condition") if word == "while" and count == 2 else tuple(map(str, range(count)))
 
 
 def group_key(prefix: str, key: str) -> str:
-    """The key of a group among all nodes and groups of a picture; `prefix` is that of the computation's caller."""
+    """Return a group's key among a picture's nodes and groups; `prefix` is that of its caller."""
     return f"{prefix}@{key}"
 
 
 def default_opening(
     program: ProgramOutline, previous: Opening | None = None, most: int = MOST, keys: Mapping[str, str] | None = None
 ) -> Opening:
-    """The groups to open, so that there are about `most` nodes.
+    """Return the groups to open, for about `most` nodes.
 
-    What was open in the stage before stays so while the picture remains of a readable size. `keys` are those of the
-    callers that have another key than their name (see `CallerKeys`).
+    Groups that were open in the previous stage stay open while the picture remains readable. `keys`
+    are those of the callers whose key is not their name (see `CallerKeys`).
     """
     insides = Insides(program, keys)
     if previous is not None:
@@ -76,7 +80,7 @@ def default_opening(
 
 
 class Insides:
-    """What is in the groups of a program."""
+    """The content of a program's groups."""
 
     def __init__(self, program: ProgramOutline, keys: Mapping[str, str] | None = None) -> None:
         self.program = program
@@ -88,7 +92,9 @@ class Insides:
         return f"{spot.prefix}{self._keys.get(name, name)}"
 
     def of(self, spot: Spot) -> tuple[list[int], list[int]]:
-        """Groups and ops that are drawn in an open group: of a repeat those of its first instance."""
+        """Return groups and ops drawn in an open group; for a repeat, those of its first
+        instance.
+        """
         part, group = spot.part, spot.group
         children = part.contents.children
         while group >= 0 and part.outline.groups[group].kind == "repeat" and children[group]:
@@ -96,7 +102,7 @@ class Insides:
         return children[group], part.contents.ops[group]
 
     def weight(self, part: Part, group: int) -> float:
-        """What the ops in a group cost."""
+        """Return the cost of the ops in a group."""
         return part.contents.weights[group]
 
     def count(self, part: Part, group: int) -> int:
@@ -104,7 +110,7 @@ class Insides:
         return self.program.ops_in_group(part, group)
 
     def instances(self, part: Part, group: int) -> int:
-        """How many groups a repeat stands for; 0 of what is none."""
+        """Return the number of instances of a repeat; 0 for other groups."""
         return len(part.contents.children[group]) if part.outline.groups[group].kind == "repeat" else 0
 
     def callees(self, part: Part, k: int, key: str) -> tuple[Spot, ...]:
@@ -132,7 +138,7 @@ class _Opener:
         self._count = 0
 
     def run(self) -> tuple[int, Opening]:
-        """How many nodes there are in the end, and what is open."""
+        """Return the final number of nodes, and the open groups."""
         start = self._program.parts.get(self._program.entry)
         if start is None:
             return 0, Opening(())

@@ -1,4 +1,4 @@
-"""Ops of one computation or graph in the form that grouping reads: by position, whatever they were made from."""
+"""Ops of a computation or graph by position, in the form for grouping."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ the results.
 class Ops:
     """Ops by position.
 
-    `tokens` say what two ops have in common that do the same (opcode and shape), `words` what an op does in one word,
-    `paths` the scopes it was made in (None: unknown), `weights` what it costs, in any unit, `roles` how it is drawn,
-    `heavy` whether it is one that a reader looks for.
+    `tokens` are equal for ops that do the same (opcode and shape), `words` say what an op does in
+    one word, `paths` are its scopes (None: unknown), `weights` its costs, in any unit, `roles` how
+    it is drawn, `heavy` whether it is one that a reader looks for.
     """
 
     names: Sequence[str]
@@ -40,7 +40,7 @@ class Ops:
 
     @cached_property
     def users(self) -> list[list[int]]:
-        """Who uses each op."""
+        """The users of each op."""
         found: list[list[int]] = [[] for _ in self.names]
         for k, operands in enumerate(self.operands):
             for o in operands:
@@ -49,7 +49,7 @@ class Ops:
 
     @cached_property
     def sources(self) -> list[tuple[int, ...]]:
-        """The drawn ops that each op reads, those behind what is drawn as an edge too."""
+        """The drawn ops that each op reads, directly or through ops drawn as edges."""
         found: list[tuple[int, ...]] = []
         for operands in self.operands:
             reads: dict[int, None] = {}
@@ -63,7 +63,7 @@ class Ops:
 
     @cached_property
     def inputs(self) -> list[tuple[int, ...]]:
-        """The parameters that each op reads, those behind what is drawn as an edge too."""
+        """The parameters that each op reads, directly or through ops drawn as edges."""
         found: list[tuple[int, ...]] = []
         for operands in self.operands:
             reads: dict[int, None] = {}
@@ -81,9 +81,10 @@ class Ops:
 
 
 def settled_paths(ops: Ops) -> list[Path]:
-    """A path for every op.
+    """Return a path for every op.
 
-    One without takes that of its users, else of its operands; what is inlined goes where its first user is.
+    An op without one takes that of its users, else of its operands; inlined ops take their first
+    user's.
     """
     paths: list[Path | None] = [None if ops.roles[k] == INLINED else p for k, p in enumerate(ops.paths)]
     if not any(paths):
@@ -99,6 +100,8 @@ def settled_paths(ops: Ops) -> list[Path]:
 
 
 def _most(paths: list[Path | None]) -> Path | None:
-    """What most of these paths say, the first of them where several are as many; None where none says anything."""
+    """Return the most frequent path, the first of equally frequent ones; None if all are
+    unknown.
+    """
     known = [p for p in paths if p is not None]
     return max(dict.fromkeys(known), key=known.count) if known else None

@@ -1,4 +1,4 @@
-"""The first picture of a program as a drawing, for what has no script: files, and pages that run none."""
+"""A program's first picture as a drawing, for files and for pages without scripts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _width(title: tuple[str, str]) -> float:
 
 
 class _Maker:
-    """Collects what is drawn. A closed group or call is one node, with its own key."""
+    """Collect the nodes, groups and edges. A closed group or call is one node, with its own key."""
 
     def __init__(self, program: ProgramOutline, opened: frozenset[str]) -> None:
         self._insides = Insides(program)
@@ -97,7 +97,7 @@ class _Maker:
                 self.nodes[part.ops.names[k]] = ("result", ""), ""
 
     def connect(self, part: Part, prefix: str) -> None:
-        """Edges between what stands for the ops of a part, those of open calls by the ends of what is in them."""
+        """Connect the representatives of a part's ops; for open calls, the ends inside them."""
         closed = self._closed(part, prefix)
         members = zip(part.outline.member, part.ops.names, strict=True)
         found = (closed[group] or prefix + name for group, name in members)
@@ -112,7 +112,7 @@ class _Maker:
                     self._edge(self._ends(keys[o], last=True), self._ends(key, last=False))
 
     def _closed(self, part: Part, prefix: str) -> list[str]:
-        """By group the key of the outermost closed group that holds it, "" where there is none; the last that of -1."""
+        """Return each group's outermost closed group ("" if none); the last entry is for -1."""
         closed = [""] * (len(part.outline.groups) + 1)
         for number, group in enumerate(part.outline.groups):
             key = group_key(prefix, group.key)

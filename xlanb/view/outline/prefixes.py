@@ -1,4 +1,6 @@
-"""Groups by the beginning of a name, where layers are named flat: block_1_expand, block_1_depthwise, ... -> block_1."""
+"""Group by name prefixes of flatly named layers: block_1_expand, block_1_depthwise, ... ->
+block_1.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,10 @@ _PREFIX = re.compile(r"(.*?\D\d+)[_.-](?=\D|\d+[_.-]\D)")
 
 
 def name_groups(root: TreeBranch, ops: Ops) -> None:
-    """In every group that has more than `WIDE` nodes put those whose names begin alike, up to a number, into one.
+    """Group names with a common prefix up to a number, in every group with more than `WIDE` nodes.
 
-    conv2_block1_1_conv, conv2_block1_1_bn, ... -> conv2, and in it block1: what is above is left out of a label. An op
-    that is all that is left of its scope, as after fusion, is known by the scope's name.
+    conv2_block1_1_conv, conv2_block1_1_bn, ... -> conv2, and in it block1: labels omit the parent's
+    prefix. If an op is all that is left of its scope, as after fusion, the scope's name is used.
     """
     todo = [(root, "", WIDE)]
     while todo:
@@ -28,7 +30,7 @@ def name_groups(root: TreeBranch, ops: Ops) -> None:
 
 
 def _group(branch: TreeBranch, ops: Ops, above: str) -> dict[str, TreeBranch]:
-    """The groups that were made, by the beginning of the names in them; all of these begin with `above`."""
+    """Return the new groups by prefix; all prefixes begin with `above`."""
     named = {k: prefix for k, prefix in _loose(branch, ops, above).items() if prefix}
     found: dict[str, list[TreeBranch]] = {}
     for b in branch.branches:
@@ -60,7 +62,7 @@ def _group(branch: TreeBranch, ops: Ops, above: str) -> dict[str, TreeBranch]:
 
 
 def _loose(branch: TreeBranch, ops: Ops, above: str) -> dict[int, str]:
-    """By op that lies in a group directly the beginning of its scope's name, "" where it has none."""
+    """Return the prefix of the scope's name for each op directly in a group, or ""."""
     paths = {k: ops.paths[k] or () for k in branch.ops}
     known = [set(path) for path in paths.values() if path]
     around = set.intersection(*known) if len(known) > 1 else set()

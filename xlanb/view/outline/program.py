@@ -1,4 +1,4 @@
-"""Programs in outline: the tree of groups of each computation, and which op calls which computation."""
+"""Program outlines: the tree of groups of each computation, and the computations that ops call."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from xlanb.view.outline.tree import Contents, Outline
 class Part:
     """One computation or function body.
 
-    By position: `calls` the computations that an op calls and that can be drawn in its place, `costs` its
-    floating-point operations and bytes, `sizes` the bytes of its result, `trips` how often the body of a loop executes.
+    By position: `calls` are the computations that an op calls and that can be drawn in its place,
+    `costs` its floating-point operations and bytes, `sizes` the bytes of its result, `trips` the
+    trip count of a loop's body.
     """
 
     name: str
@@ -34,7 +35,7 @@ class Part:
 
     @cached_property
     def contents(self) -> Contents:
-        """What lies in which group."""
+        """The members of each group."""
         return Contents.of(self.outline, self.ops)
 
     def cut(self, first: int) -> CutOutline:
@@ -51,21 +52,23 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class ProgramOutline:
-    """The parts of a program that can be drawn, by name; `entry` is what is drawn first."""
+    """The drawable parts of a program, by name; `entry` is drawn first."""
 
     entry: str
     parts: Mapping[str, Part]
     _sizes: dict[str, int] = field(default_factory=dict, repr=False)
 
     def ops_of(self, part: Part, k: int) -> int:
-        """How many ops one counts as: of a call those in what it calls, none of what is not drawn as a node."""
+        """Return how many ops one op counts as: for a call, those called; 0 if it is not drawn as a
+        node.
+        """
         if not part.ops.is_shown(k):
             return 0
         called = [c for c in part.calls.get(k, ()) if c in self.parts and c != part.name]
         return max(1, sum(map(self.ops_in, called)))
 
     def ops_in(self, name: str) -> int:
-        """How many ops are in a computation, and in what it calls."""
+        """Return the number of ops in a computation, called ones included."""
         if name not in self._sizes:
             self._sizes[name] = 0  # a function may call itself
             part = self.parts[name]
@@ -73,6 +76,6 @@ class ProgramOutline:
         return self._sizes[name]
 
     def ops_in_group(self, part: Part, group: int) -> int:
-        """How many ops are in a group, of a repeat those of all that it stands for."""
+        """Return the number of ops in a group; for a repeat, those of all instances."""
         inside = sum(self.ops_of(part, k) for k in part.contents.ops[group])
         return inside + sum(self.ops_in_group(part, g) for g in part.contents.children[group])

@@ -1,7 +1,7 @@
 """Repeated structure.
 
-Groups that do the same thing stand as one with a count, by name and content or, without names, by a period in the
-order of the ops.
+Groups that do the same become one with a count, by name and content or, without names, by a period
+in the order of the ops.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _NUMBER = re.compile(r"\d+")
 
 
 def stack_repeats(root: TreeBranch, ops: Ops) -> None:
-    """Put sibling groups of one name, but for its number, that hold the same ops into a group of kind "repeat"."""
+    """Merge siblings with equal ops, and names equal except for a number, into a group of kind
+    "repeat".
+    """
     for branch in list(root.walk()):
         if branch.kind == "repeat":
             continue
@@ -39,9 +41,9 @@ def stack_repeats(root: TreeBranch, ops: Ops) -> None:
 
 
 def _stem(branch: TreeBranch) -> str:
-    """The name without its last number, "" of a name that has none.
+    """Return the name without its last number.
 
-    What has no name of its own is known by what it says.
+    A group without a name of its own is identified by its label.
     """
     if branch.kind == "flow":
         return f"~{branch.label}"
@@ -74,7 +76,7 @@ def _reads(branch: TreeBranch, ops: Ops) -> dict[int, set[int]]:
 
 
 def _runs(same: list[TreeBranch], reads: dict[int, set[int]]) -> Iterator[list[TreeBranch]]:
-    """Those groups together between which no other stands: all, else those whose numbers follow each other."""
+    """Group those without others between them: all, else those with consecutive numbers."""
     if not _is_interleaved(same, reads):
         yield same
         return
@@ -114,7 +116,7 @@ def alike(one: Counter[str], other: Counter[str]) -> bool:
 
 
 def label_of_repeat(same: Sequence[TreeBranch]) -> str:
-    """What names a repeat: `block 0-5` of block_0 ... block_5, where the names differ in one number."""
+    """Return a repeat's name: `block 0-5` for block_0 ... block_5, which differ in one number."""
     for at in range(-1, -1 - min(len(_NUMBER.findall(b.label)) for b in same), -1):
         numbers, words = zip(*(_without_number(b.label, at) for b in same), strict=True)
         if len(set(words)) == 1 and len(set(numbers)) == len(same):
@@ -123,7 +125,7 @@ def label_of_repeat(same: Sequence[TreeBranch]) -> str:
 
 
 def _without_number(label: str, at: int) -> tuple[int, str]:
-    """The number at a place among those of a label, counted from the end, and the label with a gap in its place."""
+    """Return a label's number at an index from the end, and the label with a gap for it."""
     found = list(_NUMBER.finditer(label))[at]
     return int(found[0]), f"{label[: found.start()]}*{label[found.end() :]}"
 
@@ -138,8 +140,9 @@ def _numbered(words: str, numbers: Sequence[int]) -> str:
 
 
 def period(tokens: Sequence[str]) -> tuple[int, int, int] | None:
-    """(start, length, times) of the sequence of tokens that repeats without a gap and covers most, at least half of
-    all; None where there is none.
+    """Find the repeating sequence of tokens with the largest coverage: (start, length, times).
+
+    It repeats without gaps and covers at least half of all; None if there is none.
     """
     if len(tokens) < 3 * _SHORTEST:
         return None

@@ -1,8 +1,8 @@
-"""Scope paths from op names: which layer of the user's program an op belongs to.
+"""Scope paths from op names: an op's layer in the user's program.
 
 jit(step)/jvp(block_3)/attn/dot_general             ->  ("forward", "block_3", "attn")
 jit(step)/transpose(jvp(block_3))/attn/dot_general  ->  ("backward", "block_3", "attn")
-jit(step)/jvp(jit(relu))                            ->  ("forward",): a call is named by what it calls
+jit(step)/jvp(jit(relu))                            ->  ("forward",): a call has the callee's name
 jit(step)/Cell_0.scan/Cell_0/dot_general            ->  ("Cell_0",): a module is its method
 jit(step)/Layer_0/Layer_0.attention/dot_general     ->  ("Layer_0", "attention")
 jit(f)/while/body/closed_call/mlp/tanh              ->  ("loop", "mlp")
@@ -34,14 +34,15 @@ _GRADIENTS = re.compile(r"(gradients|gradient_tape|gradients_\d+)$")
 
 
 def scope_path(op_name: str, *, is_node: bool = False) -> Path | None:
-    """The scopes that an op lies in, outermost first; None where its name tells of none.
+    """Return the scopes of an op, outermost first; None if its name does not determine them.
 
-    `is_node` says that the name is that of a TensorFlow node, whose scopes end before its last part; a JAX name ends
-    in the primitive's. Of an instruction that took the names of several, "a;b", the first counts.
+    `is_node`: the name is that of a TensorFlow node, whose scopes end before its last part; a JAX
+    name ends in the primitive's. If an instruction has the names of several, "a;b", the first is
+    used.
     """
     name = op_name if is_node else op_name.partition(";")[0]
     head, slash, last = name.rpartition("/")
-    # What stands behind the last slash says nothing of the scopes: the ops of one scope are looked at once.
+    # The part after the last slash is not a scope: the ops of one scope share a cache entry.
     return _known_path(name if "(" in last or ")" in last else head + slash, is_node)
 
 
@@ -130,7 +131,7 @@ def _word(name: str) -> str:
 
 
 def _node_path(parts: list[str]) -> Path:
-    """Scopes of a TensorFlow node; those of its gradient are those of the layer that it belongs to."""
+    """Return the scopes of a TensorFlow node; a gradient has those of its layer."""
     if is_gradient(parts[0]):
         inner = [p for p in parts[1:] if not p.endswith("_grad")]
         return (BACKWARD, *inner)

@@ -12,8 +12,8 @@ from xlanb.view.outline.ops import SHOWN, Ops
 class OutlineGroup:
     """One group.
 
-    `key` stays from pass to pass, `kind` is "scope", "repeat", "flow" or "cluster", `parent` the position of the
-    group around it (-1: none).
+    `key` is stable between passes, `kind` is "scope", "repeat", "flow" or "cluster", `parent` the
+    position of the parent group (-1: none).
     """
 
     key: str
@@ -26,7 +26,7 @@ class OutlineGroup:
 class Outline:
     """Groups, parents before children.
 
-    By op the innermost group that it lies in (-1: none) and its role (see `Ops`).
+    For each op it has the innermost group (-1: none) and the role (see `Ops`).
     """
 
     groups: tuple[OutlineGroup, ...]
@@ -36,9 +36,10 @@ class Outline:
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """By the position of a group, the last that of the program as a whole (-1).
+    """Lists by the position of a group; the last entry is for the whole program (-1).
 
-    `children` the groups and `ops` the drawn ops that lie in it directly, `weights` what all that is in it costs.
+    `children` are the groups and `ops` the drawn ops directly in it, `weights` the costs of all its
+    content.
     """
 
     children: list[list[int]]
@@ -65,7 +66,7 @@ class Contents:
 
 @dataclass(eq=False)
 class TreeBranch:
-    """A group while the tree is made: `ops` are those that lie in it directly."""
+    """A group under construction; `ops` are those directly in it."""
 
     key: str
     label: str

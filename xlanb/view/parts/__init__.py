@@ -1,1 +1,3 @@
-"""Parts: one file per subject that turns records into plain data for the step view, and into text."""
+"""Parts: one file per subject that converts records to plain data for the step view, and to
+text.
+"""

@@ -1,4 +1,4 @@
-"""Before and after by structure: instructions paired as `xlanb.stage.changes_between` pairs them, not by line."""
+"""Compare programs by structure: instructions are paired as by `xlanb.stage.changes_between`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ R = TypeVar("R", InstructionRecord, NodeRecord)
 
 @dataclass(frozen=True)
 class DiffRow(Generic[R]):
-    """One row: what stood before, what stands after; the mark is "+" added, "-" removed, "~" changed, "=" the same.
+    """One row, before and after; the mark is "+" added, "-" removed, "~" changed, "=" the same.
 
-    `is_moved`: it stood in another computation before, which is a change too.
+    `is_moved`: it was in another computation before, which is a change too.
     """
 
     before: R | None
@@ -52,9 +52,9 @@ class DiffSection(Generic[R]):
 def module_diff(
     before: ModuleRecord | None, after: ModuleRecord | None, changes: Changes | None = None
 ) -> list[DiffSection[InstructionRecord]]:
-    """Every computation of either side, those of `after` first; computations that are one object on both sides are left out.
+    """Compare every computation of either side, those of `after` first, except identical objects.
 
-    `changes` between the two are found here where they are not known yet.
+    `changes` between the two are computed if not given.
     """
     old = dict(before.by_name) if before else {}
     new = dict(after.by_name) if after else {}
@@ -96,7 +96,9 @@ class _Pairing(Generic[R]):
         self._homes = {name: section for section, parts in self.old.items() for name in parts}
 
     def rows(self, section: str) -> list[DiffRow[R]]:
-        """The rows of one computation: what moved to another one stands there."""
+        """Return the rows of one computation; instructions that moved are in their new
+        computation.
+        """
         left, right = self.old.get(section, {}), self.new.get(section, {})
         position = {name: k for k, name in enumerate(left)}
         partner: dict[int, int] = {}
@@ -114,9 +116,11 @@ class _Pairing(Generic[R]):
 def _rows(
     left: Sequence[R], right: Sequence[R], partner: Mapping[int, int], gone: Collection[int], moved: Mapping[int, R]
 ) -> list[DiffRow[R]]:
-    """Rows in the order of `right`; what is gone (positions in `left`) stands where it was.
+    """Return rows in the order of `right`; removed ones (positions in `left`) are at their old
+    place.
 
-    `partner` gives for positions in `right` those in `left`, `moved` what stood in another computation.
+    `partner` maps positions in `right` to those in `left`, `moved` to instructions from another
+    computation.
     """
     pairs = [(partner[k], k) for k in range(len(right)) if k in partner]
     anchors = _increasing([p for p, _ in pairs])

@@ -1,4 +1,7 @@
-"""Colour families: what kind of work an op does. The front end gives each family a colour; the op's own name is always written beside it."""
+"""Colour families: the kind of an op's work.
+
+The front end gives each family a colour, and always writes the op's own name too.
+"""
 
 from __future__ import annotations
 

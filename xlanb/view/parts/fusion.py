@@ -1,4 +1,6 @@
-"""One instruction and what stands around it; a fusion with what it fuses and the memory traffic that this saves."""
+"""One instruction and its neighbours; a fusion with its ops and the memory traffic that it
+saves.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ _NO_MEMORY = frozenset(
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes that a fused computation reads and writes, and those that its inner results would cost, written and read again, by kernels of their own."""
+    """Bytes that a fused computation reads and writes, and those that fusion saves.
+
+    The saved bytes are those of inner results, which separate kernels would write and read again.
+    """
 
     reads: int
     writes: int
@@ -33,7 +38,10 @@ class Traffic:
 
 
 def traffic(computation: ComputationRecord) -> Traffic:
-    """What a fused computation moves. An inner result that is not handed out is neither written nor read by each of its users."""
+    """Return a fused computation's traffic.
+
+    Inner results that are not outputs are neither written nor read by each of their users.
+    """
     uses = Counter(o for i in computation.instructions for o in dict.fromkeys(i.operands))
     root = computation.by_name[computation.root]
     results = set(root.operands) if root.opcode is HloOpcode.TUPLE else {root.name}
@@ -48,7 +56,7 @@ def traffic(computation: ComputationRecord) -> Traffic:
 
 
 def fused_computation(instruction: InstructionRecord, module: ModuleRecord) -> ComputationRecord | None:
-    """What a fusion computes; None of any other instruction."""
+    """Return a fusion's computation; None for other instructions."""
     if instruction.opcode is not HloOpcode.FUSION or not instruction.called_computations:
         return None
     return module.by_name.get(instruction.called_computations[0])

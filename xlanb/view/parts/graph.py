@@ -15,7 +15,7 @@ _MAX_DEPTH = 6
 
 @dataclass
 class GraphSheet:
-    """What is to be drawn of a graph; `subjects` gives each key's node, or the item that stands for a folded scope."""
+    """A graph to draw; `subjects` maps each key to its node, or to the item of a folded scope."""
 
     nodes: list[SheetNode] = field(default_factory=list)
     edges: list[tuple[str, str]] = field(default_factory=list)
@@ -28,9 +28,10 @@ def graph_sheet(
     graph: GraphRecord,
     max_nodes: int = 400,
 ) -> GraphSheet:
-    """A graph with its clusters, and the bodies of functions that a node calls, as boxes.
+    """Return a graph with its clusters, and the bodies of called functions, as boxes.
 
-    Beyond `max_nodes` bodies are folded first, then name scopes, the deepest first; at last only what is near the last node remains.
+    Beyond `max_nodes` bodies are folded first, then name scopes, the deepest first; finally only
+    the neighbourhood of the last node remains.
     """
     functions = {f.name: f for f in graph.functions}
     if _count(graph, functions, _MAX_DEPTH, max_nodes) <= max_nodes:
@@ -45,7 +46,9 @@ def graph_sheet(
 
 
 def function_of(node: NodeRecord, names: Iterable[str]) -> str:
-    """The library function that a node calls (its op, or an attribute that names one), "" if none."""
+    """Return the library function that a node calls (its op, or an attribute that names one), or
+    "".
+    """
     known = set(names)
     if node.op in known:
         return node.op
@@ -99,7 +102,7 @@ def _add(
 
 
 def _connect(sheet: GraphSheet, graph: GraphRecord, functions: dict[str, GraphRecord], keys: dict[str, str]) -> None:
-    """Edges, those of a node that is drawn as a box leading to its arguments and from its results."""
+    """Add edges; those of a node drawn as a box go to its arguments and from its results."""
     drawn = {n.key for n in sheet.nodes}
     inner: dict[str, tuple[list[str], list[str]]] = {}
     for n in graph.nodes:

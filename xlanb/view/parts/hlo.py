@@ -24,7 +24,7 @@ _FAN = 6
 
 @dataclass(frozen=True, slots=True)
 class SheetNode:
-    """One node: its key, and the key of the group that it lies in ("" for none)."""
+    """One node: its key, and its group's key ("" for none)."""
 
     key: str
     group: str = ""
@@ -32,7 +32,7 @@ class SheetNode:
 
 @dataclass
 class Sheet:
-    """What is to be drawn, before it is placed; `subjects` gives what each key (node or group) stands for."""
+    """A program to draw, without positions; `subjects` maps each key to its node or group."""
 
     nodes: list[SheetNode] = field(default_factory=list)
     edges: list[tuple[str, str]] = field(default_factory=list)
@@ -42,9 +42,9 @@ class Sheet:
 
 
 def module_sheet(module: ModuleRecord, max_nodes: int = 400) -> Sheet:
-    """The entry computation, and what it calls as boxes, as deep as `max_nodes` allows.
+    """Return the entry computation, with called ones as boxes, as deep as `max_nodes` allows.
 
-    Where the entry alone is too large, only what is near the root is drawn, and the note says so.
+    If the entry alone is too large, only the neighbourhood of the root is drawn, with a note.
     """
     entry = module.entry_computation
     for depth in range(_MAX_DEPTH, -1, -1):
@@ -58,7 +58,7 @@ def module_sheet(module: ModuleRecord, max_nodes: int = 400) -> Sheet:
 
 
 def computation_sheet(computation: ComputationRecord, max_nodes: int = 400) -> Sheet:
-    """One computation by itself, nothing unfolded; a neighbourhood of the root where it is too large."""
+    """Return one computation, nothing unfolded; if too large, the neighbourhood of the root."""
     by_name = computation.by_name
     kept = set(by_name) if len(by_name) <= max_nodes else near(_neighbours(computation), [computation.root], max_nodes)
     sheet = Sheet()
@@ -72,9 +72,11 @@ def computation_sheet(computation: ComputationRecord, max_nodes: int = 400) -> S
 
 
 def near(neighbours: Mapping[str, Iterable[str]], centres: Iterable[str], limit: int) -> set[str]:
-    """Up to `limit` names, the nearest to the centres first; of one with many neighbours some only, while there are others: the operands of a wide tuple say little of a program.
+    """Return up to `limit` names, the nearest to the centres first.
 
-    Of many centres the first few: hundreds of nodes that nothing connects are no picture.
+    Of a name with many neighbours only some are taken while there are others: the operands of a
+    wide tuple say little about a program. Of many centres only the first few are used: hundreds of
+    unconnected nodes are not a picture.
     """
     kept: dict[str, None] = {}
     waiting = deque(centres)
@@ -127,7 +129,10 @@ class _Expander:
         self.drawn: dict[str, int] = {}
 
     def add(self, computation: ComputationRecord, group: str, prefix: str, depth: int) -> tuple[list[str], str]:
-        """Draw a computation into a group; the keys of its parameters by number, and of its root's last node."""
+        """Draw a computation into a group.
+
+        Returns the keys of its parameters by number, and of its root's last node.
+        """
         ends: dict[str, str] = {}
         parameters: dict[int, str] = {}
         for i in computation.instructions:

@@ -1,7 +1,9 @@
-"""Items: one instruction or node as plain data, made once per record and shared by every pane that shows it.
+"""Items: one instruction or node as plain data, made once per record and shared by all panes.
 
-The keys are short because there are many: `n` name, `o` opcode or op, `s` shape without layout, `l` layout, `f` colour family, `t` text line, `v` a
-constant's value or a parameter's number, `m` TF node, `y` TF op, `w` Python line, `k` frame of the Python stack in the payload's `frames`, `p` operands, `c` called computations, `r` root, `g` cluster, `x` reason.
+The keys are short because there are many: `n` name, `o` opcode or op, `s` shape without layout, `l`
+layout, `f` colour family, `t` text line, `v` a constant's value or a parameter's number, `m` TF
+node, `y` TF op, `w` Python line, `k` frame of the Python stack in the payload's `frames`, `p`
+operands, `c` called computations, `r` root, `g` cluster, `x` reason.
 """
 
 from __future__ import annotations
@@ -92,7 +94,7 @@ def _value(i: InstructionRecord) -> str:
 
 
 def _value_or_shape(value: str, shape: str) -> str:
-    """A value as long as it is short and whole, else the shape of what it is."""
+    """Return a value if it is short and complete, else its shape."""
     is_whole = len(value) <= _VALUE and "..." not in value
     return value if is_whole or not shape else _short(shape, _VALUE)
 
@@ -144,14 +146,16 @@ def node_text(n: NodeRecord) -> str:
 
 
 def argument_name(item: Mapping[str, Any]) -> str:
-    """What a JAX function calls a parameter, as in `params['w']`, which HLO names `params__w__.1`; "" of others."""
+    """Return a parameter's name in JAX, as in `params['w']`, which HLO names `params__w__.1`, or
+    "".
+    """
     name: str = item.get("m", "")
     is_argument = item["o"] == "parameter" and not item.get("y") and not _OF_AN_OP.match(name)
     return name if is_argument else ""
 
 
 def label(item: Mapping[str, Any]) -> tuple[str, str, str]:
-    """What a node says: its title, the muted rest of the title, and the line below."""
+    """Return a node's label: its title, the muted rest of the title, and the line below."""
     op, name, value = item["o"], item["n"], item.get("v", "")
     if "p" not in item and op == "constant" and value:
         return value, "", f"constant {item['s']}"
@@ -178,7 +182,7 @@ def _shape(item: Mapping[str, Any]) -> str:
 
 
 def _in_words(computation: str) -> str:
-    """The name of a called function without what the compiler put around it: `_where` of `jit__where_.4`."""
+    """Return a function's name without the compiler's additions: `_where` of `jit__where_.4`."""
     return re.sub(r"(?:_?\.\d+)+$", "", computation).removeprefix("jit_").strip("_") or computation
 
 

@@ -19,10 +19,11 @@ MAX_CHARACTERS = 4_000_000
 
 
 def code_data(record: CodeRecord, max_lines: int = 1500, max_characters: int = MAX_CHARACTERS) -> dict[str, Any]:
-    """Plain data for the Text pane.
+    """Return plain data for the Text pane.
 
-    `ops` gives (first line, op) of each run of lines that come from one instruction, 1-based, "" where that is unknown; a line that `lines` does not know
-    belongs to its function's instruction. Lines beyond the limits are left out, with a note on how many there are and where they are.
+    `ops` gives (first line, op) of each run of lines of one instruction, 1-based, "" if unknown; a
+    line that is not in `lines` belongs to its function's instruction. Lines beyond the limits are
+    left out, with a note on their number and place.
     """
     lines, total = _first_lines(record.text, max_lines, max_characters)
     data: dict[str, Any] = {
@@ -55,7 +56,9 @@ def shorten_code(data: dict[str, Any], max_lines: int) -> dict[str, Any]:
 
 
 def kept_code(data: dict[str, Any], characters: int) -> dict[str, Any]:
-    """The same data with the beginnings of kernels alone, about so many characters of them, and a note on the rest."""
+    """Return the data with only the beginnings of kernels, about `characters` of them, and a
+    note.
+    """
     if code_characters(data) <= characters:
         return data
     ends = [run[0] - 1 for run in data["ops"][1:]] + [len(data["lines"])]
@@ -99,7 +102,10 @@ def _plan_data(record: CodeRecord, max_lines: int) -> dict[str, Any]:
 
 
 def _first_lines(text: str, max_lines: int, max_characters: int) -> tuple[list[str], int]:
-    """The first lines, each cut to a length, as many as both limits allow; and how many there are in all. What is not shown is counted, not split."""
+    """Return the first lines within both limits, each clipped, and the total number.
+
+    Hidden lines are counted, not split.
+    """
     lines: list[str] = []
     at, left = 0, max_characters
     while len(lines) < max_lines and at < len(text):

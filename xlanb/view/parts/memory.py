@@ -1,4 +1,6 @@
-"""Buffer assignments as plain data: what lives where and when, and the bytes in use over program order."""
+"""Buffer assignments as plain data: live ranges and offsets, and bytes in use over program
+order.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ _MAX_VALUES = 1500
 
 
 def memory_data(record: BufferAssignmentRecord) -> dict[str, Any]:
-    """Plain data for the Memory pane; the largest allocations first, values beyond a limit left out and counted."""
+    """Return plain data for the Memory pane, the largest allocations first.
+
+    Values beyond a limit are counted.
+    """
     left = _MAX_VALUES
     allocations = []
     for a in sorted(record.allocations, key=lambda a: (-a.size, a.index)):
@@ -66,7 +71,7 @@ def memory_text(record: BufferAssignmentRecord) -> str:
 
 
 def _held(a: BufferAllocation) -> list[tuple[str, BufferValue]]:
-    """What lies in an allocation, by name: values, and the scratch of kernels."""
+    """Return an allocation's contents by name: values, and the scratch of kernels."""
     return [(v.instruction, v) for v in a.values] + [(f"{v.instruction} scratch", v) for v in a.scratch]
 
 

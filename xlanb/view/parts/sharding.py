@@ -19,7 +19,7 @@ from xlanb.spmd.sdy import AxisRef, DimensionSharding
 Data = dict[str, Any]
 
 PARTITIONED: Final = "_spmd"
-"""What the name of a computation ends in that the partitioner made: its shapes are those of one device."""
+"""The suffix of computations that the partitioner made: their shapes are those of one device."""
 _MOST_PARTS: Final = 256
 _MOST_DEVICES: Final = 4096
 _BARE: Final = {
@@ -31,7 +31,7 @@ _BARE: Final = {
 
 
 def mesh_of(module: ModuleRecord) -> Mesh | None:
-    """The mesh that a module names in Shardy's text: the one with the most devices; None where it names none."""
+    """Return the largest mesh that a module names in Shardy's text, or None."""
     for key, value in module.header:
         if key == "frontend_attributes" and "#sdy.mesh" in value:
             return max(parse_meshes("{" + value + "}").values(), key=lambda m: m.num_devices, default=None)
@@ -39,7 +39,9 @@ def mesh_of(module: ModuleRecord) -> Mesh | None:
 
 
 def guessed_mesh(shardings: Iterable[HloSharding]) -> Mesh | None:
-    """The coarsest mesh by whose axes all of these are split, axes named as XLA names them (axis_0); None where there is none."""
+    """Return the coarsest mesh whose axes split all of these, with XLA's names (axis_0), or
+    None.
+    """
     tiled = [s for whole in shardings for s in whole.leaves if s.is_tiled]
     if not tiled or len({s.num_devices for s in tiled}) > 1 or tiled[0].num_devices > _MOST_DEVICES:
         return None
@@ -65,7 +67,10 @@ def _coarsest(tiled: Sequence[HloSharding], factors: Sequence[int]) -> Mesh | No
 
 
 def dimension_axes(sharding: HloSharding, mesh: Mesh) -> list[tuple[AxisRef, ...]] | None:
-    """The axes of a mesh, or parts of them, along which each dimension of a tiled sharding is split, from the slowest; None where no axes do it."""
+    """Return the mesh axes, or parts of them, that split each dimension, the slowest first.
+
+    None if no axes match the tiled sharding.
+    """
     if not sharding.is_tiled or sharding.num_devices != mesh.num_devices:
         return None
     parts = [
@@ -103,10 +108,11 @@ def _merged(parts: Sequence[AxisRef], mesh: Mesh) -> tuple[AxisRef, ...]:
 
 
 def sharding_data(sharding: HloSharding, mesh: Mesh | None) -> Data:
-    """What is drawn of a sharding.
+    """Return a sharding's data for drawing.
 
-    `w` in words, `x` by axes in Shardy's text ("" where no axes do it), `a` the numbers of the axes used, `t` the number of parts of each dimension, `d` the devices of each part in order; of a tuple `e`, such data
-    for each leaf.
+    `w` in words, `x` by axes in Shardy's text ("" if no axes match), `a` the numbers of the axes
+    used, `t` the number of parts of each dimension, `d` the devices of each part in order; for a
+    tuple `e`, such data for each leaf.
     """
     if sharding.is_tuple:
         leaves = [sharding_data(s, mesh) for s in sharding.tuple_elements]
@@ -142,7 +148,9 @@ def _bare(sharding: HloSharding, mesh: Mesh | None) -> Data:
 
 
 def _words(sharding: HloSharding, dims: Sequence[Sequence[AxisRef]] | None, mesh: Mesh | None) -> str:
-    """The parts of each dimension: "dimension 0 in 4 parts along data; each part on 2 devices along model"."""
+    """Describe each dimension: "dimension 0 in 4 parts along data; each part on 2 devices along
+    model".
+    """
     tiles = sharding.data_tile_shape
     said = []
     for d, count in enumerate(tiles):
@@ -181,9 +189,11 @@ def _names(axes: Sequence[AxisRef]) -> str:
 
 
 class Shardings:
-    """The shardings of the modules of a page, by mesh: {mesh: {"axes", "ids", "of": {text: sharding_data}}}.
+    """The shardings of the modules of a page, by mesh: {mesh: {"axes", "ids", "of": {text:
+    sharding_data}}}.
 
-    A module without a mesh of its own has that of the module before it in its trace, as passes drop it.
+    A module without a mesh of its own has that of the previous module in its trace, as passes drop
+    it.
     """
 
     def __init__(self) -> None:
@@ -193,7 +203,10 @@ class Shardings:
         self._new: dict[str, Data] = {}
 
     def of_module(self, trace: int, module: ModuleRecord) -> Data:
-        """What an artifact says of it: `mesh` the key of its mesh, `spmd` where its shapes are those of one device; nothing where nothing is sharded."""
+        """Return an artifact's sharding data; {} if nothing is sharded.
+
+        `mesh` is the key of its mesh, `spmd` is set if its shapes are those of one device.
+        """
         texts = frozenset[str]().union(*map(self._texts_of, module.computations))
         named = mesh_of(module)
         if named is not None:
@@ -228,7 +241,7 @@ class Shardings:
 
 
 def merge_shardings(payload: Data, new: Mapping[str, Data]) -> None:
-    """Add what is new to a payload, in place."""
+    """Add new entries to a payload, in place."""
     for key, table in new.items():
         kept = payload.setdefault("shardings", {}).setdefault(key, {**table, "of": {}})
         kept["of"].update(table["of"])

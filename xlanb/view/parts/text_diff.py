@@ -20,7 +20,9 @@ Pair = tuple[str | None, str | None]
 
 
 def text_pairs(before: Sequence[str], after: Sequence[str]) -> Iterator[Pair]:
-    """Lines before and after, None for nothing; a line that stays is a pair of equal ones."""
+    """Pair lines before and after, None for a missing one; an unchanged line is a pair of equal
+    ones.
+    """
     start = 0
     while start < min(len(before), len(after)) and before[start] == after[start]:
         start += 1

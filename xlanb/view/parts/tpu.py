@@ -1,7 +1,7 @@
-"""What XLA:TPU leaves, as plain data for the panes.
+"""XLA:TPU's dumps as plain data for the panes.
 
-VLIW bundles with the use of units, memory spaces over the schedule, the schedule with what runs
-beside it.
+These are VLIW bundles with the use of units, memory spaces over the schedule, and the schedule with
+concurrent transfers.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _use_data(used: Utilization, count: int) -> dict[str, Any]:
 
 
 def _profile(used: Utilization) -> list[list[int]]:
-    """For each unit the percentage of its capacity that is used, over equal stretches of the program."""
+    """Return each unit's utilization in percent, over equal intervals of the program."""
     bins = min(_BINS, len(used.rows))
     edges = [len(used.rows) * k // bins for k in range(bins + 1)] if bins else []
     columns = list(zip(*used.rows, strict=True)) or [()] * len(used.units)
@@ -138,9 +138,10 @@ def _buffer_row(b: SpaceBuffer) -> list[Any]:
 
 
 def schedule_data(record: TpuScheduleRecord) -> dict[str, Any]:
-    """Plain data of a schedule.
+    """Return plain data of a schedule.
 
-    Instructions that take time, and what runs beside them, both by the bundles before them.
+    It has the instructions that take time, and those that run concurrently, both by the bundles
+    before them.
     """
     starts = [0.0]
     for i in record.instructions:

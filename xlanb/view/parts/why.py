@@ -1,4 +1,6 @@
-"""Why a pass did what it did: its rewrites, each with rule and place, and its decisions with the value of every condition."""
+"""Reasons of a pass: its rewrites, each with rule and place, and its decisions with all
+conditions.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,12 @@ def why_data(
     item: Callable[[InstructionRecord], int] | None = None,
     replayed: Sequence[Decision] = (),
 ) -> dict[str, Any] | None:
-    """Plain data for the Why pane, None where there is nothing to tell.
+    """Return plain data for the Why pane, or None if there is none.
 
-    With `item`, which gives the index of an instruction's item, edits hold the indices `i` (before) and `j` (after) in place of text: what is needed to make every edit again.
-    `replayed` are decisions that the compiler did not tell: xlanb's conditions took them on the module of a dump.
+    With `item`, which returns the index of an instruction's item, edits hold the indices `i`
+    (before) and `j` (after) instead of text, which suffices to repeat every edit. `replayed` are
+    decisions that the compiler did not report: xlanb's conditions made them on the module of a
+    dump.
     """
     groups = rewrites(edits)
     if not groups and not decisions and not replayed:

@@ -38,7 +38,7 @@ def graph_objects() -> Any:
 
 
 def escaped(text: str) -> str:
-    """A text in which plotly finds none of the tags that it takes; names from the IR are shown as they are."""
+    """Escape plotly's tags in a text; names of the IR are shown verbatim."""
     return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
@@ -50,7 +50,7 @@ def labelled(text: str) -> str:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar: its label, its length, the group that gives its colour, and what is said when it is pointed at."""
+    """A bar: its label, its length, its colour's group, and its hover text."""
 
     label: str
     value: float
@@ -59,7 +59,7 @@ class Bar:
 
 
 def fitting(bars: Sequence[Bar], most: int = _MOST) -> list[Bar]:
-    """At most `most` bars, the longest, in the order in which they came; the others as one, "88 others"."""
+    """Keep the `most` longest bars in their order; merge the others into one, "88 others"."""
     if len(bars) <= most + 1:
         return list(bars)
     kept = set(sorted(range(len(bars)), key=lambda k: -bars[k].value)[:most])
@@ -111,7 +111,7 @@ def _lines(note: str) -> str:
 
 
 def styled(figure: Any, title: str, *, x: str = "", y: str = "", height: int = 420) -> Any:
-    """A figure with its title and the titles of its axes, on the page's own background, light or dark."""
+    """Style a figure: title, axis titles, and the page's own background, light or dark."""
     axis = {"gridcolor": _GRID, "zerolinecolor": _GRID, "linecolor": _GRID}
     return figure.update_layout(
         title={"text": escaped(clip(title, 120)), "font": {"size": 15}},

@@ -1,4 +1,4 @@
-"""Several devices as figures: a run with a lane for each device, and the collectives of a program by time."""
+"""Figures of several devices: a run with a lane per device, and collectives by time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _LANE: Final = 34
 
 
 def devices_figure(timeline: DeviceTimeline) -> Any:
-    """Lanes of devices over the microseconds of a run: waiting in grey, each kind of collective in its colour, and a line from the device that came last to each that waited for it.
+    """Plot device lanes over the microseconds of a run: waits in grey, collectives by colour.
+
+    A line goes from the last device to each that waited for it.
 
     Raises:
         XlanbError: no collective ran.
@@ -65,7 +67,7 @@ def _add_bars(figure: Any, rows: Any, begin: str, end: str, name: str, colour: s
 
 
 def _waits(timeline: DeviceTimeline) -> Iterator[tuple[float, int, float, int]]:
-    """Who waited for whom: when and where the last device came, and when and where another one went on after it."""
+    """Yield waits: time and device of the last arrival, then time and device of one that waited."""
     visits: Any = timeline.visits.sort_values("came", kind="stable")
     turn = visits.groupby(["collective", "device"]).cumcount()  # in a loop a collective comes again
     for (collective, _), rows in visits.groupby(["collective", turn], sort=False):
@@ -83,7 +85,7 @@ def _joined(waits: Iterator[tuple[float, int, float, int]]) -> dict[str, list[An
 
 
 def plan_figure(plan: CollectivePlan) -> Any:
-    """About how long the collectives of a program take on an interconnect, the slowest first, a colour for each kind.
+    """Plot estimated times of a program's collectives on an interconnect, the slowest first.
 
     Raises:
         XlanbError: there are none.

@@ -55,7 +55,9 @@ _OF: Final[Mapping[type[Any], Callable[[Any], Any]]] = {
 
 @figure_hook.implement
 def figure(obj: Any, what: str = "") -> Any:
-    """An object as a plotly Figure; of a trace `what` chooses: "time", "instructions", "kernels" or "memory".
+    """Return a plotly Figure of an object.
+
+    For a trace `what` is "time", "instructions", "kernels" or "memory".
 
     Raises:
         ArgumentError: a trace has no such figure.

@@ -1,4 +1,4 @@
-"""A buffer assignment as a figure: what lies where in the memory of temporaries, over the order of the program."""
+"""A buffer assignment as a figure: temporaries by offset, over program order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _KINDS: Final = dict(zip(("parameter", "constant", "output", "temp", "thread-loc
 
 
 def memory_figure(record: BufferAssignmentRecord) -> Any:
-    """Temporaries as boxes: across when they live, up where they lie; the line is what is in use.
+    """Plot temporaries as boxes: live ranges horizontally, offsets vertically; a line for bytes in
+    use.
 
     A program without temporaries shows its allocations by size.
     """

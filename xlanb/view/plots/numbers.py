@@ -17,7 +17,7 @@ _FLOOR: Final = 1e-18
 
 
 def numerics_figure(numerics: Numerics) -> Any:
-    """The error of each result after each pass that changed something; a cross where the pass cannot be evaluated.
+    """Plot each result's error after each changing pass; a cross if a pass cannot be evaluated.
 
     Raises:
         XlanbError: no stage was evaluated.
@@ -40,7 +40,7 @@ def numerics_figure(numerics: Numerics) -> Any:
 
 
 def bisection_figure(bisection: Bisection) -> Any:
-    """The error after each stage that was evaluated, with the tolerance; the stage that changed the result in red.
+    """Plot the error after each evaluated stage, and the tolerance; the guilty stage is red.
 
     Raises:
         XlanbError: no stage was evaluated.

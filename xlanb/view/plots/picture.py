@@ -23,7 +23,7 @@ _PALETTE: Final = ("#2867d6", "#c98a2b", "#2f8c9b", "#8a63d2", "#4f8a3c", "#b552
 
 @dataclass(frozen=True)
 class PlotAxis:
-    """What is along an axis: categories, or numbers from `low` to `high`."""
+    """The scale of an axis: categories, or numbers from `low` to `high`."""
 
     categories: tuple[str, ...] = ()
     low: float = 0.0
@@ -31,7 +31,7 @@ class PlotAxis:
     is_log: bool = False
 
     def share(self, value: Any) -> float | None:
-        """How far along the axis a value is, 0 to 1; None of what is not on it."""
+        """Return a value's position along the axis, 0 to 1; None if it is off the axis."""
         if self.categories:
             at = {c: k for k, c in enumerate(self.categories)}.get(str(value))
             return None if at is None else (at + 0.5) / len(self.categories)
@@ -43,7 +43,7 @@ class PlotAxis:
         return (number - self.low) / (self.high - self.low)
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Places along it, with what stands there."""
+        """Return positions along the axis, with their labels."""
         if self.categories:
             step = max(1, math.ceil(len(self.categories) / 40))
             return [((k + 0.5) / len(self.categories), c) for k, c in enumerate(self.categories) if not k % step]
@@ -119,7 +119,7 @@ def _axis(figure: Any, name: str) -> PlotAxis:
 
 
 def _along(trace: Any, name: str) -> Iterator[Any]:
-    """What of a trace lies along an axis: of bars also where they end."""
+    """Yield a trace's values along an axis; for bars also their ends."""
     values = _listed(trace[name])
     yield from values
     if trace.type == "bar" and (name == "x") == _is_across(trace):
@@ -171,7 +171,7 @@ def _round_step(step: float) -> float:
 def _frame(
     figure: Any, x: PlotAxis, y: PlotAxis, at: Callable[[float, float], tuple[float, float]], height: float
 ) -> Iterator[str]:
-    """Title, grid, what stands along the axes, and the names of what is drawn."""
+    """Yield title, grid, axis labels, and legend."""
     (left, bottom), (right, top) = at(0, 0), at(1, 1)
     title = _words(_plain(figure.layout.title.text or ""), 110)
     yield f'<text x="14" y="24" font-weight="600">{title}</text>'

@@ -1,4 +1,4 @@
-"""The figures that `plot()` gives: plotly's, with a still picture of them in what a notebook keeps."""
+"""The figures of `plot()`: plotly's, with a static picture for saved notebooks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xlanb.view.still import image_html
 
 
 class Plot(go.Figure):  # type: ignore[misc]
-    """A plotly Figure that is a picture where no script runs, and ten lines where there are no pictures."""
+    """A plotly Figure with a static picture for pages without scripts, and ten lines of text."""
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, validate: bool = True, **kwargs: Any) -> Any:
         bundle = super()._repr_mimebundle_(include, exclude, validate, **kwargs)
@@ -25,6 +25,6 @@ class Plot(go.Figure):  # type: ignore[misc]
 
     @property
     def _ipython_display_(self) -> Callable[[], None] | None:
-        """Plotly's own, which shows its bundle alone, where a renderer opens a window; else IPython takes the bundle."""
+        """Use plotly's own display if a renderer opens a window; else IPython uses the bundle."""
         shows_itself = io.renderers.render_on_display and super()._repr_mimebundle_()
         return None if shows_itself else super()._ipython_display_

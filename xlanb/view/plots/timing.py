@@ -1,4 +1,4 @@
-"""Times as figures: the stages of a compilation, the kernels of a run, the programs of a recording."""
+"""Times as figures: the stages of a compilation, the kernels of a run, recorded programs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GROUPS = {"changed something": CHANGED, "changed nothing": SAME}
 
 
 def stages_figure(trace: Trace) -> Any:
-    """Wall time of the stages of a compilation in milliseconds, in their order; what was not measured is left out.
+    """Plot wall times of a compilation's timed stages in milliseconds, in order.
 
     Raises:
         XlanbError: no stage of the trace was timed.
@@ -90,7 +90,7 @@ def _facts(record: ExecutionRecord, k: KernelTime) -> str:
 
 
 def recording_figure(recording: Recording) -> Any:
-    """Seconds of the recorded programs: of their compilation, and of all of their runs.
+    """Plot seconds of recorded programs: compilation, and all runs.
 
     Raises:
         XlanbError: nothing was compiled.

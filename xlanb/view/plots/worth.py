@@ -32,9 +32,9 @@ _MOST_PASSES: Final = 20
 
 
 def ablation_figure(ablation: Ablation) -> Any:
-    """For each pass left out the ratio of every figure to that of the whole pipeline, on a logarithmic axis.
+    """Plot each omitted pass's ratio of every figure to the full pipeline's, on a logarithmic axis.
 
-    Of more than twenty passes those that change the run time most.
+    Of more than twenty passes, those that change the run time most are shown.
     """
     relative = ablation.relative
     if not len(relative):
@@ -66,7 +66,7 @@ def ablation_figure(ablation: Ablation) -> Any:
 
 
 def _distance(ratio: float) -> float:
-    """How far a ratio is from 1, either way; a pass without which nothing compiles is farthest."""
+    """Return a ratio's distance from 1 in logarithms; infinite for a pass required to compile."""
     return abs(math.log(ratio)) if ratio > 0 else math.inf
 
 
