@@ -103,4 +103,9 @@ def test_a_refused_fusion_is_tried_where_it_is_asked_about(lab):
     offer.get_by_role("button", name="Try").click()
     root.locator(".compared .note").get_by_text("t fused into a").wait_for()
     assert root.locator(".traces [role=tab]").count() == 2
+    assert root.locator(".pass.current .name").inner_text() == "fusion", "the stage that did it"
+    unknown = root.locator(".branches tr").filter(has_text="result")
+    assert "~" not in unknown.inner_text(), "a result that is not known differs from nothing"
+    status = root.get_by_role("status").bounding_box()
+    assert status["width"] > 300, "what the stage did is readable beside the buttons of a kernel"
     lab.screenshot("tried")

@@ -136,7 +136,10 @@ class Requests:
     def _attempt(self, m: Message) -> Iterator[Any]:
         a, b = (str(m.get(k, "")) for k in "ab")
         made = yield from self._widget.bench.attempting(self._trace(m), a, b)
-        self._widget.send({"type": "attempted", "a": a, "b": b, "text": str(made), "speedup": made.speedup})
+        at = made.refused.stage
+        self._widget.send(
+            {"type": "attempted", "a": a, "b": b, "stage": at, "text": str(made), "speedup": made.speedup}
+        )
 
     def _worth(self, m: Message) -> Iterator[Any]:
         trace = self._trace(m)

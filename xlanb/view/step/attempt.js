@@ -19,13 +19,13 @@ function offerOf(view) {
   const refused = dealings(view.current, a, b).flatMap((d) => d.decisions).filter((d) => d.action === "fuse" && !d.taken);
   if (!refused.length) return null;
   const key = pairKey(view, a, b);
-  const known = offersOf(view).get(key);
+  let known = offersOf(view).get(key);
   if (!known) {
-    offersOf(view).set(key, { text: "", possible: false });
+    known = { text: "", possible: false };
+    offersOf(view).set(key, known);
     view.model.send({ type: "weigh", trace: view.trace, a, b });
-    return null;
   }
-  if (!known.text) return null;
+  if (!known.text) return h("section", { class: "offer", "aria-label": "Fuse them anyway" }, h("p", { class: "muted" }, "Estimating what fusing them would cost…"));
   const verdict = verdictsOf(view).get(key);
   const act = () => view.ask("attempt", { a, b });
   return h(
@@ -49,6 +49,7 @@ export function hearOffer(view, message) {
   if (message.type === "weighed") offersOf(view).set(key, { text: message.text.replace(/\.$/, ""), possible: message.possible });
   else {
     verdictsOf(view).set(key, message);
+    view.madeAt = message.stage;
     view.tab = "Compare";
   }
 }

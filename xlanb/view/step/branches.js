@@ -68,7 +68,7 @@ export function branchesView(store, current, choose) {
   const rows = ROWS.map(([label, text]) => {
     const texts = all.map(({ sum }) => text(sum));
     if (texts.every((t) => !t || t === "unknown")) return null;
-    const differs = new Set(texts).size > 1;
+    const differs = new Set(texts.filter((t) => t && t !== "unknown")).size > 1; // what is not known differs from nothing
     return h("tr", { class: differs ? "differs-row" : "" }, h("th", { scope: "row" }, label, differs ? h("span", { class: "t-chg", title: "they differ" }, " ~") : null), texts.map((t) => h("td", { class: "mono" }, t || "–")));
   });
   const pictures = all.map(({ sum }) => h("td", {}, sum.module ? thumbnail(place(sceneOf(sum.module, payload, givenFolds(sum.module)))) : "–"));
@@ -77,11 +77,13 @@ export function branchesView(store, current, choose) {
 
 /** @param {import("./scene.js").Sheet} sheet */
 function thumbnail(sheet) {
-  const [w, ht] = [Math.max(sheet.w, 1), Math.max(sheet.h, 1)];
+  const boxes = [...sheet.nodes, ...sheet.groups];
+  const [x, y] = [Math.min(0, ...boxes.map((b) => b.x)), Math.min(0, ...boxes.map((b) => b.y))];
+  const [w, ht] = [Math.max(1, sheet.w, ...boxes.map((b) => b.x + b.w)) - x, Math.max(1, sheet.h, ...boxes.map((b) => b.y + b.h)) - y];
   const box = (/** @type {any} */ b, /** @type {string} */ cls, /** @type {Record<string, string>} */ data) => s("rect", { class: cls, x: b.x, y: b.y, width: b.w, height: b.h, rx: 9, data });
   return s(
     "svg",
-    { class: "thumb", viewBox: `0 0 ${w} ${ht}`, "aria-hidden": "true" },
+    { class: "thumb", viewBox: `${x} ${y} ${w} ${ht}`, "aria-hidden": "true" },
     sheet.groups.map((g) => box(g, "box", {})),
     sheet.edges.map((e) => s("path", { class: "edge", d: `M${e.points.slice(0, 2)}L${e.points.slice(2).join(" ")}` })),
     sheet.nodes.map((n) => box(n, `dot fam-${n.item.f.replace(/^tf-/, "")}`, { op: n.item.n })),

@@ -32,7 +32,7 @@ export function buildFrame(view) {
   const place = h("span", { class: "muted rewrites" });
   const stepper = h("div", { class: "buttons stepper", hidden: true }, button("Previous rewrite", "‹", () => stepRewrite(view, -1), "thin"), place, button("Next rewrite", "›", () => stepRewrite(view, 1), "thin"));
   const cancel = cancelButton(view);
-  const actions = h("div", { class: "buttons" });
+  const actions = h("div", { class: "buttons actions" });
   const bar = h("progress", { class: "progress", "aria-label": "Compiling", hidden: true });
   const help = h("div", { class: "help", hidden: true, role: "dialog", "aria-label": "Keys" }, h("h3", {}, "Keys"), h("dl", {}, HELP.flatMap(([k, v]) => [h("dt", {}, k.split(" ").map((x) => h("kbd", {}, x))), h("dd", {}, v)])));
   const foot = h(

@@ -3,6 +3,7 @@ import { besideTool, showBeside } from "./beside.js";
 import { bytes, grouped, h, opOf, plural, time } from "./dom.js";
 import { FindOp } from "./find.js";
 import { shardingName } from "./sharding.js";
+import { isGroup } from "./store.js";
 
 /** What the graph pane asks of the view. @param {any} view the step view @returns {import("./graph.js").Around} */
 export function graphActions(view) {
@@ -48,7 +49,8 @@ export function goToOp(view, name) {
   view.pin(name);
   if (!drawn() && !key) return view.say(`${name} is not drawn here: its part of the program is not on this page.`);
   view.graph.focus.go(view.graph.keyOf(key || name));
-  return undefined;
+  const within = drawn() ? null : view.graph.sheet?.nodes.find((/** @type {any} */ n) => n.key === key && !isGroup(n.item))?.item;
+  return within ? view.say(`${name} is drawn as part of ${within.o} ${within.n}.`) : undefined;
 }
 
 /** Open the search for ops, in the graph pane. @param {any} view */

@@ -68,7 +68,8 @@ function takeDelta(view, message) {
   if (to !== undefined && to !== view.trace && view.payload.traces[to]) {
     view.trace = to;
     const failed = view.current.stages.findIndex((/** @type {any} */ s) => s.e);
-    view.stage = failed >= 0 ? failed : Math.max(0, Math.min(view.stage + 1, view.current.stages.length - 1)); // where it broke, or the first that is new
+    const made = view.waiting === "attempt" ? (view.madeAt ?? view.stage) : view.stage + 1;
+    view.stage = failed >= 0 ? failed : Math.max(0, Math.min(made, view.current.stages.length - 1)); // where it broke, or the first that is new
     view.ordering = null;
     view.rewrite = -1;
     view.graph.touched = false;

@@ -7,7 +7,7 @@ import { h, opOf, refill } from "./dom.js";
 import { buildFrame, followTheme, showSaved } from "./frame.js";
 import { leaveFullScreen } from "./fullscreen.js";
 import { GraphView } from "./graph.js";
-import { doubleClicked, graphActions, showGraph } from "./graphpane.js";
+import { doubleClicked, goToOp, graphActions, groupCard, showGraph } from "./graphpane.js";
 import { pressed } from "./keys.js";
 import { greet, receive } from "./live.js";
 import { pairCard } from "./pair.js";
@@ -21,7 +21,7 @@ import { momentOf } from "./replay.js";
 import { spreadList } from "./sharding.js";
 import { opCard, ribbon, stageCard } from "./side.js";
 import { Store } from "./store.js";
-import { applyLayout } from "./splitter.js";
+import { applyLayout, freeTools } from "./splitter.js";
 import { drawFirst } from "./start.js";
 import { TextPane } from "./textpane.js";
 import { adopt, followModel, publish } from "./traits.js";
@@ -179,8 +179,8 @@ class StepView {
     const fold = target.closest("[data-fold]");
     const op = opOf(e);
     if (target.closest(".spread")) return this.graph.toggle(target.closest(".spread")?.getAttribute("data-spread") || "", true);
-    if (fold && !this.picture.guess && target.closest(".handle")) return this.graph.toggle(fold.getAttribute("data-fold") || "");
-    if (op && target.closest(".graph") && this.picture.mark(op)) return undefined;
+    if (fold && target.closest(".handle")) return this.graph.toggle(fold.getAttribute("data-fold") || "");
+    if (op && target.closest(".graph") && this.picture.mark(op, e.detail > 1)) return undefined;
     if (op && !target.closest("button, select, .rewrite header")) {
       if (e.shiftKey && this.pinned && op !== this.pinned) return this.pair(op);
       if (e.detail < 2) this.pin(op === this.pinned ? "" : op);
@@ -292,6 +292,7 @@ class StepView {
     light(this, "");
     this._keepFocus(focused);
     this.remember();
+    requestAnimationFrame(() => freeTools(this));
     if (!name) return;
     if (this.shownTab === "Graph") this.graph.reveal(name);
     else this._followPin();
@@ -348,7 +349,10 @@ class StepView {
     showFoot(this, trace);
     light(this, "");
     this._followPin();
-    requestAnimationFrame(() => inSight(this.list)); // in a task of its own: it has the page laid out
+    requestAnimationFrame(() => { // in a task of its own: it has the page laid out
+      inSight(this.list);
+      freeTools(this);
+    });
     this._keepFocus(focused);
     this.remember();
     return undefined;
@@ -466,7 +470,7 @@ class StepView {
   }
 
   _showCard() {
-    const act = { pin: (/** @type {string} */ n) => this.pin(n), go: (/** @type {number} */ k) => this.go(k), line: (/** @type {string} */ place) => askLine(this, place) };
+    const act = { pin: (/** @type {string} */ n) => this.pin(n), go: (/** @type {number} */ k) => this.go(k), line: (/** @type {string} */ place) => askLine(this, place), enter: (/** @type {string} */ n) => (this.shownTab === "Graph" ? goToOp(this, n) : this.pin(n)) };
     const card = this.second && this.pinned ? pairCard(this.store, this.current, this.stage, this.pinned, this.second, act) : this.pinned ? groupCard(this) || opCard(this.store, this.current, this.stage, this.pinned, act, this.line) : this.rewrite >= 0 && this.now?.why?.rewrites[this.rewrite] ? rewriteCard(this.store, this.now, this.rewrite) : stageCard(this.store, this.now, this.shownTab === "Graph" ? this.picture.elsewhere() : []);
     this.card.replaceChildren(card);
     this.card.append(pinnedAs(this), (this.pinned ? furtherCard(this) : spreadList(this)) || "");

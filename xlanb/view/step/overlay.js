@@ -69,16 +69,19 @@ function valuesOfGroups(view, values) {
 
 /** @param {SVGElement} node @param {number | string | undefined} value @param {ReturnType<typeof overlayPaint> | undefined} paint */
 function dressOver(node, value, paint) {
-  if (node.classList.contains("overlaid")) node.setAttribute("class", node.dataset.plain || "node");
+  const colours = () => [...node.classList].filter((c) => /^(fam|hue|heat)-/.test(c) || c === "heavy");
+  if (node.classList.contains("overlaid")) {
+    node.classList.remove("overlaid", ...colours());
+    node.classList.add(...(node.dataset.own || "").split(" ").filter((c) => c));
+  }
   node.querySelector(".overvalue")?.remove();
   if (!paint) return;
-  const plain = node.getAttribute("class") || "";
-  node.dataset.plain = plain;
-  node.setAttribute("class", `${plain.replace(/\b(fam|hue|heat)-\S+|\bheavy\b/g, "")} overlaid ${value === undefined ? "hue-none" : paint.of(value)}`);
-  const box = node.querySelector("rect");
-  if (value === undefined || !box) return;
-  const [x, y, w] = ["x", "y", "width"].map((name) => Number(box.getAttribute(name)) || 0);
-  node.append(s("text", { class: "overvalue", x: x + w - 4, y: y + 4 }, wordOf(value)));
+  const own = colours();
+  node.dataset.own = own.join(" ");
+  node.classList.remove(...own); // all others stay: what is pinned, guessed, lit
+  node.classList.add("overlaid", value === undefined ? "hue-none" : paint.of(value));
+  if (value === undefined) return;
+  node.append(s("text", { class: "overvalue", x: -2, y: 3 }, wordOf(value))); // at the right stand handle and mark
 }
 
 /** The choice of the overlay, where there is any. @param {any} view @param {string[]} names */

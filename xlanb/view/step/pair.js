@@ -68,13 +68,16 @@ function path(store, artifact, from, to) {
  */
 export function pairCard(store, trace, current, a, b, act) {
   const stage = trace.stages[current];
-  const artifact = stage && store.artifact(stage.a)?.c ? stage.a : stage?.ctx ?? -1;
+  const after = stage && store.artifact(stage.a)?.c ? stage.a : stage?.ctx ?? -1;
+  const both = (/** @type {number} */ index) => [a, b].every((n) => store.names(index).has(n));
+  const gone = !both(after) && stage && stage.b >= 0 && both(stage.b); // the pass took one away: what they were before it
+  const artifact = gone ? stage.b : after;
   const all = dealings(trace, a, b);
   const name = (/** @type {string} */ n) => h("button", { type: "button", class: "link", data: { op: n }, onclick: () => act.pin(n) }, store.called(artifact, n));
-  const body = h("div", { class: "card-body pair" }, h("h3", {}, "Decisions about this pair"), h("div", {}, name(a), " ", name(b)), relation(store, artifact, a, b).map((t) => h("p", {}, t)));
+  const body = h("div", { class: "card-body pair" }, h("h3", {}, "Decisions about this pair"), h("div", {}, name(a), " ", name(b)), relation(store, artifact, a, b).map((t) => h("p", {}, gone ? `Before this pass: ${t}` : t)));
   for (const { stage: k, decisions, rewrites } of all.slice(0, 20)) {
     const title = h("button", { type: "button", class: "stagelink", onclick: () => act.go(k) }, trace.stages[k].name);
-    body.append(h("h4", {}, title), h("ul", { class: "decisions" }, decisions.map((d) => decision(d, (n) => store.called(trace.stages[k].b, n), store.names(trace.stages[k].b)))), ...rewrites.slice(0, 5).map((r) => h("p", { class: "mono" }, `${r.rule}${r.where ? `  ${r.where}` : ""}`)));
+    body.append(h("h4", {}, title), h("ul", { class: "decisions" }, decisions.map((d) => decision(d, (n) => store.called(trace.stages[k].b, n), store.names(trace.stages[k].b)))), ...rewrites.slice(0, 5).map((r) => h("p", { class: "mono where" }, `${r.rule}${r.where ? `  ${r.where}` : ""}`)));
   }
   if (!all.length) body.append(h("p", { class: "muted" }, "No pass so far made a decision about this pair. Only fusion and clustering decide about pairs, and only about neighbours."));
   return body;

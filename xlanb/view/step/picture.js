@@ -3,9 +3,11 @@ import { boxCount, bundlesAgain, bundlesOf } from "./bundles.js";
 import { h } from "./dom.js";
 import { countRemoved, ghostsOf, goneFrom } from "./ghosts.js";
 import { around, outlines } from "./outline.js";
+import { CALLERS } from "./part.js";
 import { openingThatFits } from "./opening.js";
 import { isWholeInSight, newMemory, place } from "./place.js";
 import { nextChange, score } from "./predict.js";
+import { isGroup } from "./store.js";
 import { isWhole, MAX_NODES, noFolds, sceneOf, TALLIED } from "./scene.js";
 
 /** @typedef {import("./scene.js").Sheet} Sheet */
@@ -49,7 +51,7 @@ export class PictureState {
     this.plain = new Set();
     this.version = 0;
     this.store = view.store;
-    /** @type {{guesses: Set<string>, target: number, result: ReturnType<typeof score> | null} | null} */
+    /** @type {{guesses: Set<string>, target: number, opened: boolean, result: ReturnType<typeof score> | null} | null} opened: whether the last click opened a group */
     this.guess = null;
     const tool = (/** @type {string} */ face, /** @type {string} */ title, /** @type {() => void} */ onclick) => h("button", { type: "button", class: "tool", title, onclick }, face);
     this.foldAll = tool("fold", "close every group", () => this.all(true));
@@ -355,14 +357,21 @@ export class PictureState {
 
   predict() {
     const target = nextChange(this.view.store, this.view.current, this.view.stage);
-    this.guess = this.guess || target < 0 ? null : { guesses: new Set(), target, result: null };
+    this.guess = this.guess || target < 0 ? null : { guesses: new Set(), target, opened: false, result: null };
     if (this.guess && target > this.view.stage + 1) this.view.go(target - 1);
     else this.view.update();
   }
 
-  /** Mark an op as one that will go or change. @param {string} name @returns {boolean} whether the reader is guessing */
-  mark(name) {
+  /** Mark an op as one that will go or change; a closed group opens for its ops. @param {string} name @param {boolean} again by the second click of two: what the first one opened is not meant @returns {boolean} whether the reader is guessing */
+  mark(name, again = false) {
     if (!this.guess || this.guess.result) return false;
+    if (again && this.guess.opened) return true;
+    const group = this.view.graph.sheet.nodes.find((/** @type {any} */ n) => n.item.n === name && isGroup(n.item));
+    this.guess.opened = Boolean(group);
+    if (group) {
+      if (group.fold) this.view.graph.toggle(group.fold);
+      return true;
+    }
     if (!this.guess.guesses.delete(name)) this.guess.guesses.add(name);
     this.view.update();
     return true;
@@ -377,10 +386,24 @@ export class PictureState {
       return;
     }
     const stage = this.view.whole.stages[g.target];
-    const there = new Set(this.view.graph.sheet.nodes.map((/** @type {any} */ n) => n.item.n));
-    g.result = score(g.guesses, this.view.store.marks(stage.b, stage.a), there);
+    g.result = score(g.guesses, this.view.store.marks(stage.b, stage.a), this._guessable());
     this.view.update();
     this.view.say(`${stage.name}: ${g.result.words}`);
+  }
+
+  /** The ops that a guess can be about: those drawn, and those that a closed group stands for. @returns {Set<string>} */
+  _guessable() {
+    const index = this.view.pictureIndex;
+    const drawn = this.view.graph.sheet.nodes.map((/** @type {any} */ n) => n.item.n);
+    const { nodes, where } = /** @type {Scene} */ (this.scene(index));
+    const closed = [...outlines(this.view.store.artifact(index), this.view.payload).values()].flatMap((o) => o.items.filter((i, k) => o.roles[k] === "." && nodes.get(where.get(i.n) || "")?.fold).map((i) => i.n));
+    return new Set([...drawn, ...closed]);
+  }
+
+  /** The keys of the boxes in which ops are drawn: their own, or of the closed groups that hold them. @param {Iterable<string>} names @returns {Set<string>} */
+  keysOf(names) {
+    const where = this.scene(this.view.pictureIndex)?.where;
+    return new Set([...names].map((n) => where?.get(n) || n));
   }
 
   /** From which stage on nothing is told, -1 where all is. */
@@ -403,8 +426,8 @@ export class PictureState {
     for (const x of root.querySelectorAll(".guessed, .right, .wrong, .missed")) x.classList.remove("guessed", "right", "wrong", "missed");
     if (!g) return;
     const set = (/** @type {Iterable<string>} */ names, /** @type {string} */ cls) => {
-      const wanted = new Set(names);
-      for (const x of root.querySelectorAll(".node")) if (wanted.has(x.getAttribute("data-op") || "")) x.classList.add(cls);
+      const wanted = this.keysOf(names);
+      for (const x of root.querySelectorAll(".node")) if (wanted.has(x.getAttribute("data-key") || "")) x.classList.add(cls);
     };
     set(g.guesses, "guessed");
     if (g.result) {
@@ -422,7 +445,7 @@ function pathTo(scene, key) {
   return [{ key: "", label: "program" }, ...path];
 }
 
-/** The ops that call the computation that an op stands in, the outermost first, then the op itself or, where it is inlined, who uses it. @param {Artifact} artifact @param {any} payload @param {string} name */
+/** The ops that call the computation that an op stands in, the outermost first, then the op itself or, where it is inlined, who uses it; an op of a computation that is not drawn, as a reducer, ends at who applies it. @param {Artifact} artifact @param {any} payload @param {string} name */
 function wayTo(artifact, payload, name) {
   const all = outlines(artifact, payload);
   const entry = all.get("");
@@ -435,12 +458,14 @@ function wayTo(artifact, payload, name) {
     if (user < 0) break;
     k = user;
   }
-  const way = [home.items[k].n];
+  let way = [home.items[k].n];
   for (let n = 0; n < 20 && home && home !== entry; n += 1) {
     const inner = home.name;
-    home = [...all.values()].find((o) => [...o.calls].some(([at, called]) => called.includes(inner) && o.roles[at] === "." && o.items[at].o !== "reduce"));
-    const at = home ? [...home.calls].find(([x, called]) => called.includes(inner) && home?.roles[x] === ".")?.[0] : undefined;
-    if (home && at !== undefined) way.unshift(home.items[at].n);
+    const sites = [...all.values()].flatMap((o) => [...o.calls].filter(([at, called]) => called.includes(inner) && o.roles[at] === ".").map(([at]) => ({ o, op: o.items[at] })));
+    const drawn = sites.find(({ op }) => CALLERS.has(op.o) || op.f.startsWith("tf"));
+    const site = drawn || sites[0];
+    home = site?.o;
+    if (site) way = drawn ? [site.op.n, ...way] : [site.op.n];
   }
   return way;
 }

@@ -75,7 +75,7 @@ export function tallied(added, removed, changed) {
  * @param {Trace} trace
  * @param {number} current
  * @param {string} name
- * @param {{pin(name: string): void, go(k: number): void, line(place: string): void}} act
+ * @param {{pin(name: string): void, go(k: number): void, line(place: string): void, enter(name: string): void}} act
  * @param {string} line the Python line whose ops are asked for
  */
 export function opCard(store, trace, current, name, act, line) {
@@ -97,7 +97,7 @@ export function opCard(store, trace, current, name, act, line) {
         ["Layout", item.l],
         ["", layoutWords(item.l)],
         ["Value", /^const/i.test(item.o) && item.v !== item.s ? item.v : ""],
-        [item.y || item.f.startsWith("tf-") ? "TF node" : "Op name", item.an ? "" : item.m],
+        [item.y || item.f.startsWith("tf-") ? "TF node" : "Op name", item.an || !item.m ? "" : breakable(item.m)],
         ["TF op", item.y],
         ["Cluster", item.g],
         ["Why not", item.x],
@@ -109,7 +109,7 @@ export function opCard(store, trace, current, name, act, line) {
       links("Operands", item.p || [], act.pin, called),
       links("After", item.cp || [], act.pin, called),
       links("Users", users, act.pin, called),
-      links("Calls", item.c || [], null, called),
+      links("Calls", item.c || [], (c) => act.enter(store.rootOf(artifact, c)), (c) => c),
       h("pre", { class: "plain" }, highlighted(item.t.trim(), "hlo", { has: (n) => n !== item.n && store.names(artifact).has(n) })),
     );
   }
@@ -126,6 +126,11 @@ export function opCard(store, trace, current, name, act, line) {
 /** @param {[string, string | undefined][]} pairs */
 function rows(pairs) {
   return h("dl", {}, pairs.filter(([, v]) => v).flatMap(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]));
+}
+
+/** A long name that breaks at its joints, not anywhere. @param {string} text @returns {(string | Node)[]} */
+function breakable(text) {
+  return text.split(/(?<=[_/›])/).flatMap((part, k) => (k ? [h("wbr"), part] : [part]));
 }
 
 /** @param {string} title @param {string[]} names @param {((n: string) => void) | null} pin @param {(n: string) => string} called */
@@ -153,12 +158,12 @@ export function stageCard(store, stage, elsewhere = []) {
     h("h3", {}, h("span", { class: "opname" }, stage.name)),
     alone ? null : h("p", { class: stage.ch ? "" : "muted" }, stage.d),
     rows([
-      ["Pipeline", stage.pl.join(" › ")],
+      ["Pipeline", stage.pl.length ? breakable(stage.pl.join(" › ")) : ""],
       ["Size", size],
       ["Time", alone ? "" : time(stage.s)],
       ["Program", after?.name],
     ]),
-    elsewhere.some((n) => n) ? h("p", { class: "muted elsewhere" }, "Not drawn: ", ...tallied(elsewhere[0], elsewhere[1], elsewhere[2]), " of parameters, reducers and removed groups.") : null,
+    elsewhere.some((n) => n) ? h("p", { class: "muted elsewhere" }, "Not drawn: ", h("span", { class: "tally" }, tallied(elsewhere[0], elsewhere[1], elsewhere[2])), " of parameters, reducers and removed groups.") : null,
     h("p", { class: "muted hint" }, "Hover over an op to highlight it everywhere; click it for details; shift-click a second one for decisions about the pair; double-click to go to the stage where it continues."),
   );
 }

@@ -110,3 +110,10 @@ export function applyLayout(view) {
     else view.root.style.removeProperty(`--${part}-width`);
   }
 }
+
+/** Where the card lies over the pane, as the view is narrow, let it begin below the tabs and tools. @param {any} view the step view */
+export function freeTools(view) {
+  if (!view.root.classList.contains("has-pin") || getComputedStyle(view.card).position !== "absolute") return;
+  const lowest = view.pane.querySelector(".tools") || view.tabs;
+  view.root.style.setProperty("--card-top", `${Math.ceil(lowest.getBoundingClientRect().bottom - view.card.parentElement.getBoundingClientRect().top)}px`);
+}

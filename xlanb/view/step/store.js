@@ -50,6 +50,11 @@ export function argumentOf(item) {
   return (item.an && item.m) || "";
 }
 
+/** The name in the heading of a computation. @param {string} heading */
+function computationName(heading) {
+  return heading.match(/^(?:ENTRY )?(?:graph |function )?%?(\S+)/)?.[1] || "";
+}
+
 /** Whether an item stands for a group. @param {Item} item */
 export function isGroup(item) {
   return item.fold !== undefined;
@@ -143,7 +148,14 @@ export class Store {
     if (!artifact?.c) return "";
     const wanted = this.names(index).get(name);
     const chunk = wanted === undefined ? -1 : artifact.c.find((c) => this.payload.chunks[c].i.includes(wanted)) ?? -1;
-    return chunk < 0 ? "" : this.payload.chunks[chunk].h.match(/^(?:ENTRY )?(?:graph |function )?%?(\S+)/)?.[1] || "";
+    return chunk < 0 ? "" : computationName(this.payload.chunks[chunk].h);
+  }
+
+  /** The op whose value a computation gives back, "" where it is not on the page. @param {number} index @param {string} computation @returns {string} */
+  rootOf(index, computation) {
+    const chunk = this.artifact(index)?.c?.find((c) => computationName(this.payload.chunks[c].h) === computation);
+    const items = chunk === undefined ? [] : this.payload.chunks[chunk].i.map((i) => this.payload.items[i]);
+    return (items.find((i) => i.r) || items.at(-1))?.n || "";
   }
 
   /** The index of the last run that was timed by kernel, -1 where there is none. @param {Trace} trace @returns {number} */

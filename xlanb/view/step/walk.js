@@ -125,6 +125,13 @@ export function bringToSight(view, name) {
   return undefined;
 }
 
+/** Light the ops of the line of a cell, and the closed groups that hold some of them. @param {any} view */
+function lightCellOps(view) {
+  for (const x of view.root.querySelectorAll("[data-op]")) x.classList.toggle("of-this-line", view.cellOps.has(x.getAttribute("data-op")));
+  const keys = view.picture.keysOf(view.cellOps);
+  for (const x of view.graph.nodes.querySelectorAll(".node")) if (keys.has(x.getAttribute("data-key"))) x.classList.add("of-this-line");
+}
+
 /** Light an op up wherever it shows. @param {any} view @param {string} name */
 export function light(view, name) {
   const wanted = name || view.pinned;
@@ -135,7 +142,7 @@ export function light(view, name) {
   const found = view.line && view.pinned ? view.store.find(view.now, view.pinned) : null;
   for (const i of found ? opsOfLine(view.store, found.artifact, view.line) : []) for (const x of view.root.querySelectorAll(selector(i.n))) x.classList.add("of-this-line");
   for (const n of [view.pinned, view.second]) if (n) for (const x of view.root.querySelectorAll(selector(n))) x.classList.add("pinned");
-  if (view.cellOps?.size) for (const x of view.root.querySelectorAll("[data-op]")) x.classList.toggle("of-this-line", view.cellOps.has(x.getAttribute("data-op")));
+  if (view.cellOps?.size) lightCellOps(view);
   markLines(view, wanted);
   for (const graph of [view.graph, view.beside?.graph]) graph?.trace(wanted || "");
   if (!wanted) return;
