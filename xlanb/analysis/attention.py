@@ -1,13 +1,14 @@
-"""Attention in a computation: a softmax between two products, softmax(f(q k^T)) v.
+"""Recognize attention in a computation: a softmax between two dots, softmax(f(q k^T)) v.
 
     s = dot(q, k)                 scores, over batch dimensions, queries and keys in any order
-    x = f(s, ...)                 a scale, masks, biases: element by element
+    x = f(s, ...)                 a scale, masks, biases: elementwise
     e = exp(x - broadcast(max(x over keys)))
     p = e / broadcast(sum(e over keys)), or e * broadcast(1 / sum)
     dot(p, v)
 
-In between may be what only moves data (bitcasts, transposes, copies) and converts. `attention_of` reads it backwards from the second product, and follows each index of the
-products through what moves it (see digits.py).
+Instructions that only move data (bitcasts, transposes, copies), and converts, may occur in between.
+`attention_of` reads it backwards from the second dot, and tracks each index of the dots through
+data movement (see digits.py).
 """
 
 from __future__ import annotations
@@ -33,22 +34,26 @@ from xlanb.shape import ArrayShape, PrimitiveType
 _FLOATS = (PrimitiveType.F32, PrimitiveType.BF16, PrimitiveType.F16)
 _SHAPELESS = frozenset((*MOVING, O.CONVERT))
 _LONGEST = 128
-"""The most instructions searched between the first product and the second, including the masks."""
+"""The most instructions searched between the first dot and the second, including the masks."""
 _KEYS, _DEPTH, _WIDTH = "keys", "depth", "width"
 
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """How an operand or result lies in memory: `array` holds it from element `offset` on; `steps` are elements from one value of a digit to the next."""
+    """The memory layout of an operand or result.
+
+    It starts at element `offset` of `array`; `steps` are the elements from one value of a digit to
+    the next.
+    """
 
     array: HloInstruction
     offset: int
     steps: dict[Digit, int]
     path: tuple[HloInstruction, ...] = ()
-    """The instructions between `array` and the product: they only move data or convert it to f32."""
+    """The instructions between `array` and the dot; they only move data or convert it to f32."""
 
     def step(self, digit: Digit) -> int:
-        """Elements from one value of a refined digit to the next; 0 where the array does not have it."""
+        """The elements from one value of a refined digit to the next; 0 if the array lacks it."""
         return step_of(digit, self.steps)
 
 
@@ -56,7 +61,8 @@ class Access:
 class Attention:
     """An attention: its parts as instructions, and its indices.
 
-    Queries are counted by the digit `rows`, all other digits of batches and queries (`heads`: batch, heads, groups of heads) are attentions beside one another.
+    Queries are numbered by the digit `rows`. All other digits of batches and queries (`heads`:
+    batch, heads, groups of heads) number independent attentions.
     """
 
     scores: HloInstruction
@@ -79,7 +85,7 @@ class Attention:
 
     @property
     def head_count(self) -> int:
-        """Several attentions computed side by side."""
+        """The number of independent attentions."""
         out = 1
         for digit in self.heads:
             out *= digit.size
@@ -87,12 +93,12 @@ class Attention:
 
     @property
     def root(self) -> HloInstruction:
-        """The result, after what moves it."""
+        """The result, after any data movement."""
         return self.output.array
 
     @property
     def operand_type(self) -> PrimitiveType:
-        """The type that probabilities and values are multiplied in."""
+        """The type in which probabilities and values are multiplied."""
         return self.product.operands[0].array_shape.element_type
 
     @property
@@ -110,7 +116,7 @@ class Attention:
 
 
 def attention_of(product: HloInstruction) -> Attention | None:
-    """The attention whose second product is `product`; None where it is none."""
+    """The attention whose second dot is `product`, or None."""
     if product.opcode is not O.DOT or product.shape.is_tuple:
         return None
     for side in (0, 1):
@@ -120,13 +126,13 @@ def attention_of(product: HloInstruction) -> Attention | None:
     return None
 
 
-# -- the softmax --------------------------------------------------------------------------------------------------
+# -- the softmax -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class _Softmax:
     path: tuple[HloInstruction, ...]
-    """The instructions from the probabilities to the product."""
+    """The instructions from the probabilities to the dot."""
     probabilities: HloInstruction
     exponential: HloInstruction
     total: HloInstruction
@@ -135,7 +141,7 @@ class _Softmax:
 
 
 def _stripped(i: HloInstruction, path: list[HloInstruction] | None = None) -> HloInstruction:
-    """What an instruction is of, past what moves and converts it."""
+    """The operand behind data movement and converts."""
     while i.opcode in _SHAPELESS and len(i.operands) == 1:
         if path is not None:
             path.append(i)
@@ -144,7 +150,7 @@ def _stripped(i: HloInstruction, path: list[HloInstruction] | None = None) -> Hl
 
 
 def _spread(i: HloInstruction) -> HloInstruction | None:
-    """What is repeated along a row: the operand of a broadcast."""
+    """The operand of a broadcast along rows, or None."""
     i = _stripped(i)
     return _stripped(i.operands[0]) if i.opcode is O.BROADCAST and i.dimensions else None
 
@@ -166,7 +172,7 @@ def _softmax(operand: HloInstruction) -> _Softmax | None:
 
 
 def _reciprocal_of(i: HloInstruction) -> HloInstruction | None:
-    """x of 1 / x."""
+    """The x of 1 / x, or None."""
     if i.opcode is not O.DIVIDE:
         return None
     one = _stripped(i.operands[0])
@@ -181,7 +187,7 @@ def _is_number(i: HloInstruction, number: float) -> bool:
 
 
 def _reduces(i: HloInstruction, opcode: O, start: float) -> bool:
-    """Whether it reduces one array by one operation that starts at what changes nothing."""
+    """Whether it reduces one array by one opcode from its neutral value."""
     if i.opcode is not O.REDUCE or len(i.operands) != 2 or i.shape.is_tuple or not _is_number(i.operands[1], start):
         return False
     reducer = i.to_apply
@@ -190,7 +196,7 @@ def _reduces(i: HloInstruction, opcode: O, start: float) -> bool:
 
 
 def _shifted(e: HloInstruction) -> tuple[HloInstruction, HloInstruction] | None:
-    """(maximum, x) of exp(x - broadcast(max(x)))."""
+    """(maximum, x) of exp(x - broadcast(max(x))), or None."""
     d = _stripped(e.operands[0])
     if d.opcode is not O.SUBTRACT:
         return None
@@ -200,7 +206,7 @@ def _shifted(e: HloInstruction) -> tuple[HloInstruction, HloInstruction] | None:
     return (maximum, x) if _stripped(maximum.operands[0]) is _stripped(x) else None
 
 
-# -- its indices --------------------------------------------------------------------------------------------------
+# -- its indices -----------------------------------------------------------------------------------
 
 
 def _indexed(product: HloInstruction, side: int, soft: _Softmax) -> Attention | None:
@@ -231,7 +237,10 @@ def _indexed(product: HloInstruction, side: int, soft: _Softmax) -> Attention | 
 
 
 def _near(product: HloInstruction, side: int) -> frozenset[HloInstruction]:
-    """What an operand of the second product is made of element by element, by rows and by moving it, as far as the products before it."""
+    """The instructions that compute an operand of the second dot, back to earlier dots.
+
+    They are elementwise, reduce or broadcast rows, or move data.
+    """
     operand = product.operands[side]
     seen, rest = {operand}, [operand]
     while rest and len(seen) <= _LONGEST:
@@ -244,14 +253,17 @@ def _near(product: HloInstruction, side: int) -> frozenset[HloInstruction]:
 
 
 def _is_plain_dot(i: HloInstruction) -> bool:
-    """Whether its operands are floats that are summed in f32, with one contracting dimension."""
+    """Whether its operands are floats, summed in f32, with one contracting dimension."""
     types = {o.array_shape.element_type for o in i.operands}
     one = len(i.ints("lhs_contracting_dims")) == 1 and len(i.operands) == 2
     return one and len(types) == 1 and types <= set(_FLOATS) and i.array_shape.element_type in _FLOATS
 
 
 class _Tracks:
-    """The digits of what is made of the scores, element by element; axes are b<n>, l<n>, r<n> by the result's dimensions, and the contracted one."""
+    """The digits of instructions that are computed from the scores.
+
+    Axes are b<n>, l<n>, r<n> by the result's dimensions, and the contracting one.
+    """
 
     def __init__(self, scores: HloInstruction, near: frozenset[HloInstruction]) -> None:
         self.scores = scores
@@ -265,7 +277,7 @@ class _Tracks:
         self._known: dict[HloInstruction, Dims | None] = {scores: whole(self.axes)}
 
     def operand(self, n: int) -> Dims:
-        """The digits of an operand of the scores."""
+        """The digits of an operand of the first dot."""
         i, (batch_of, contracting_of) = (
             self.scores,
             (
@@ -287,7 +299,10 @@ class _Tracks:
         return whole(axes)
 
     def dims(self, i: HloInstruction) -> Dims | None:
-        """The digits of an instruction; None of one that does not depend on the scores, or on elements of them in several places."""
+        """The digits of an instruction, or None.
+
+        None if it does not depend on the scores, or depends on several elements of them.
+        """
         if i not in self.near:
             return None
         if i not in self._known:
@@ -308,7 +323,7 @@ class _Tracks:
 
 
 def _reduced_axis(soft: _Softmax, tracks: _Tracks, x: Dims) -> Digit | None:
-    """The axis of the keys: what both reductions are over, and what their results are repeated along."""
+    """The axis of the keys: both reductions are over it, and their results broadcast along it."""
     found: set[tuple[Digit, ...]] = set()
     for i in (soft.maximum, soft.total):
         source = tracks.dims(i.operands[0])
@@ -332,7 +347,7 @@ def _reduced_axis(soft: _Softmax, tracks: _Tracks, x: Dims) -> Digit | None:
 
 
 def _is_repeated(i: HloInstruction, tracks: _Tracks, user: HloInstruction, keys: Digit) -> bool:
-    """Whether a broadcast has the value of each row at all of the row's elements."""
+    """Whether a broadcast repeats the value of each row for all elements of the row."""
     path: list[HloInstruction] = []
     spread = _stripped(i, path)
     dims, row = tracks.dims(user), tracks.dims(spread.operands[0])
@@ -346,7 +361,7 @@ def _is_repeated(i: HloInstruction, tracks: _Tracks, user: HloInstruction, keys:
 
 
 def _access(operand: HloInstruction, dims: Dims) -> Access | None:
-    """Where an operand lies, past what moves it; a slice is read where it is part of."""
+    """The memory access of an operand behind data movement; a slice is read from its operand."""
     path: list[HloInstruction] = []
     i, now = operand, dims
     while i.opcode in MOVING or _widens(i):
@@ -365,7 +380,7 @@ def _access(operand: HloInstruction, dims: Dims) -> Access | None:
 
 
 def _widens(i: HloInstruction) -> bool:
-    """Whether it makes f32 of narrower floats, which reading them can do."""
+    """Whether it converts narrower floats to f32, which the kernel can do when reading."""
     return (
         i.opcode is O.CONVERT
         and i.array_shape.element_type is PrimitiveType.F32
@@ -382,7 +397,10 @@ def _strides(shape: ArrayShape) -> tuple[int, ...]:
 
 
 def _second(product: HloInstruction, side: int, p: Dims, keys: Digit) -> tuple[Dims, Dims] | None:
-    """(digits of v, digits of the result) of the second product, whose operand `side` has the digits `p`."""
+    """(digits of v, digits of the result) of the second dot.
+
+    `p` are the digits of its operand `side`.
+    """
     names = ("lhs_batch_dims", "lhs_contracting_dims"), ("rhs_batch_dims", "rhs_contracting_dims")
     p_batch, (p_contracted,) = (product.ints(name) for name in names[side])
     v_batch, (v_contracted,) = (product.ints(name) for name in names[1 - side])
@@ -401,7 +419,7 @@ def _second(product: HloInstruction, side: int, p: Dims, keys: Digit) -> tuple[D
 
 
 def _result(product: HloInstruction, dims: Dims) -> Access | None:
-    """Where the result lies, past what moves it while nothing else uses it."""
+    """The memory access of the result, after data movement without other users."""
     i, path = product, list[HloInstruction]()
     best = Access(i, 0, steps(dims, _strides(i.array_shape)))
     while i.user_count == 1 and not i.is_root:
@@ -462,11 +480,14 @@ def _assembled(
     )
 
 
-# -- what belongs to it -------------------------------------------------------------------------------------------
+# -- what belongs to it ----------------------------------------------------------------------------
 
 
 def between(a: Attention) -> list[HloInstruction]:
-    """The instructions from the scores to the result, the result first: all that depends on the scores and that the result depends on."""
+    """The instructions from the scores to the result, result first.
+
+    They depend on the scores, and the result depends on them.
+    """
     order = a.root.parent.post_order()
     depends = {a.scores}
     for i in order[order.index(a.scores) + 1 : order.index(a.root) + 1]:

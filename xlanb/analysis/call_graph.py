@@ -1,7 +1,8 @@
-"""Call graph: the callers of each computation, and the kinds of calls
-(xla/hlo/analysis/call_graph.h).
+"""Call graph: the callers of each computation, and the kinds of calls.
 
-A control call (call, while, conditional, async-start) runs its computation as a sequence of its own; an embedded one (reduce, sort, fusion, ...) is part of an instruction.
+A control call (call, while, conditional, async-start) runs its computation as a separate sequence;
+an embedded one (reduce, sort, fusion, ...) is part of an instruction.
+Source: xla/hlo/analysis/call_graph.h.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ _CONTROL = frozenset(
 
 @dataclass(frozen=True)
 class CallSite:
-    """One instruction that calls computations."""
+    """An instruction that calls computations."""
 
     instruction: HloInstruction
     computations: tuple[HloComputation, ...]
 
     @property
     def is_control(self) -> bool:
-        """Whether the computations run as sequences of their own."""
+        """Whether the computations run as separate sequences."""
         return self.instruction.opcode in _CONTROL
 
 
 class CallGraph:
-    """The calls of a module as they are now; linear in the module."""
+    """The current calls of a module; linear in the module."""
 
     __slots__ = ("callers", "sites")
 
@@ -57,7 +58,7 @@ class CallGraph:
         return [CallSite(i, called) for i in computation if i.opcode.may_call and (called := i.called_computations)]
 
     def is_control(self, computation: HloComputation) -> bool:
-        """Whether it runs as a sequence of its own: the entry, or called by control calls only."""
+        """Whether it runs as a separate sequence: the entry, or called only by control calls."""
         callers = self.callers[computation]
         return computation.is_entry or (bool(callers) and all(s.is_control for s in callers))
 
@@ -68,7 +69,7 @@ def is_fusion_computation(computation: HloComputation, graph: CallGraph) -> bool
 
 
 def nonfusion_computations(module: HloModule) -> list[HloComputation]:
-    """All computations but bodies of fusions, called ones before callers (XLA's MakeNonfusionComputations)."""
+    """All computations except fusion bodies, callees first (XLA's MakeNonfusionComputations)."""
     if HloOpcode.FUSION not in module.opcodes:
         return module.post_order()
     fused = {i.fused_computation for i in module.instructions() if i.opcode is HloOpcode.FUSION}

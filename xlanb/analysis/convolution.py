@@ -9,10 +9,11 @@ _MOST_DIMENSIONS = 3
 
 
 def multiplies_padding(i: HloInstruction) -> bool:
-    """Whether padding is zeros that are multiplied, so that a weight of NaN or infinity makes NaN of it.
+    """Whether padding is multiplied as zeros, so that a weight of NaN or infinity gives NaN.
 
-    So it is where XLA:CPU hands the convolution to Eigen: floats of up to 32 bits over one to three
-    spatial dimensions, without base dilation or reversal. Its own loops skip padding, and holes.
+    True if XLA:CPU passes the convolution to Eigen: floats of up to 32 bits over one to three
+    spatial dimensions, without base dilation or reversal. Its own loops skip padding and dilation
+    holes.
     """
     left, right = (o.shape.element_type for o in i.operands[:2])
     kind, window = product_type(left, right, i.shape.element_type), i.window.dimensions

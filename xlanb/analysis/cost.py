@@ -1,8 +1,9 @@
-"""Cost analysis (xla/service/hlo_cost_analysis.h): floating-point operations, bytes and
-transcendental functions of an instruction.
+"""Cost analysis: floating-point operations, bytes and transcendental functions.
 
-Counts, not times: `flops` and `transcendentals` per run of the instruction, `bytes_accessed` in bytes read and written once each. The computation of a fusion, reduce, map, ...
-counts as often as it is applied; a while loop as often as its trip count says, once where that is unknown.
+These are counts, not times: `flops` and `transcendentals` per run of the instruction,
+`bytes_accessed` in bytes, read and written once each. The computation of a fusion, reduce, map, ...
+counts as often as it is applied; a while loop as often as its trip count, once if that is unknown.
+Source: xla/service/hlo_cost_analysis.h.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from xlanb.shape import ArrayShape, Shape
 
 @dataclass(frozen=True)
 class Cost:
-    """Counts; they add up, and multiply by how often something runs."""
+    """Counts, which can be added, and multiplied by a number of runs."""
 
     flops: float = 0
     bytes_accessed: float = 0
@@ -36,19 +37,25 @@ class Cost:
 
     @property
     def intensity(self) -> float:
-        """Floating-point operations per byte; infinite where no byte is touched."""
+        """Floating-point operations per byte; infinity if no bytes are accessed."""
         return self.flops / self.bytes_accessed if self.bytes_accessed else math.inf
 
 
 Counts = tuple[float, float, float]
-"""The fields of a Cost, in order: a plain tuple takes a tenth of the time, and there is one per instruction."""
+"""The fields of a Cost, in order.
+
+There is one per instruction, and a plain tuple takes a tenth of the time.
+"""
 _NOTHING: Counts = (0, 0, 0)
 _LARGEST = 1e300
-_COUNTED = 1 << 14  # positions of a window along one dimension that are counted one by one
+_COUNTED = 1 << 14  # window positions along a dimension that are counted exactly
 
 
 def _bounded(count: float) -> float:
-    """A count, infinite beyond what floats hold: integers would grow without end where calls double them; nothing of infinitely many is nothing."""
+    """A count; infinity beyond 1e300, and 0 for NaN (0 times infinity).
+
+    Integers would grow without bound if nested calls double them.
+    """
     return count if count <= _LARGEST else math.inf if count > _LARGEST else 0
 
 
@@ -70,7 +77,7 @@ _TRANSCENDENTAL = frozenset(
         "log log-plus-one logistic power rsqrt sine sinh sqrt tan tanh"
     ).split()
 )
-# They rename values; nothing is computed and no byte is touched.
+# They rename values: nothing is computed and no bytes are accessed.
 _FREE = frozenset(
     (
         O.PARAMETER,
@@ -91,21 +98,22 @@ _TRIP_COUNT = re.compile(r'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d+)')
 
 
 def known_trip_count(loop: HloInstruction) -> int | None:
-    """How often the body of a while loop executes, where its backend_config says it."""
+    """The trip count of a while loop in its backend_config, or None."""
     found = _TRIP_COUNT.search(loop.backend_config)
     return int(found[1]) if found else None
 
 
 def cost(what: HloInstruction | HloComputation | HloModule) -> Cost:
-    """The cost of one run of an instruction, of a computation with all that it calls, or of a module's entry.
+    """The cost of one run of an instruction, a computation with its callees, or a module's entry.
 
-    Linear in the instructions that are reachable, however often a computation is called. Counts beyond 1e300 are infinite.
+    Linear in the reachable instructions, however often a computation is called. Counts beyond 1e300
+    are infinite.
     """
     return Cost(*CostCounter().cost(what))
 
 
 class CostCounter:
-    """Costs within one call of `cost`, which visits each called computation once."""
+    """The costs within one call of `cost`; each called computation is visited once."""
 
     def __init__(self) -> None:
         self._sequences: dict[HloComputation, Counts] = {}
@@ -123,21 +131,21 @@ class CostCounter:
         return arithmetic[0], _bytes(what), arithmetic[2]
 
     def trips(self, loop: HloInstruction) -> int | None:
-        """How often the body of a while loop executes; None where that is unknown."""
+        """The trip count of a while loop; None if unknown."""
         return known_trip_count(loop)
 
     def _run(self, computation: HloComputation) -> Counts:
-        """With the bytes that each instruction reads and writes."""
+        """The cost of a computation, including the bytes that each instruction accesses."""
         return self._total(computation, self._sequences, self.cost)
 
     def _body(self, computation: HloComputation) -> Counts:
-        """Without bytes: what happens inside of a kernel stays in registers."""
+        """The cost without bytes: values inside a kernel stay in registers."""
         return self._total(computation, self._bodies, self._arithmetic)
 
     def _total(
         self, computation: HloComputation, known: dict[HloComputation, Counts], one: Callable[[HloInstruction], Counts]
     ) -> Counts:
-        """The sum over a computation, after those of the computations that it calls, so that nothing recurses deeply."""
+        """The sum over a computation, computed after its callees without deep recursion."""
         stack = [computation]
         while stack:
             top = stack[-1]
@@ -163,7 +171,7 @@ class CostCounter:
         return (flops(i), 0, 0) if flops is not None else _NOTHING
 
     def _applied(self, i: HloInstruction) -> Counts:
-        """The computation of a reduce, map, ... as often as it is applied."""
+        """The cost of the computation of a reduce, map, ..., times its applications."""
         code = i.opcode
         if code is O.REDUCE:
             folded = elements_of(i.operands[0].shape) - elements_of(_first(i.shape))
@@ -228,7 +236,7 @@ def _bytes(i: HloInstruction) -> float:
     out = i.shape.byte_size
     code = i.opcode
     if code in (O.SLICE, O.DYNAMIC_SLICE, O.GATHER):
-        # Only the part that is taken is read.
+        # Only the selected part is read.
         return 2 * out + sum(o.shape.byte_size for o in i.operands[1:])
     if code is O.DYNAMIC_UPDATE_SLICE:
         return 2 * i.operands[1].shape.byte_size + sum(o.shape.byte_size for o in i.operands[2:])
@@ -238,7 +246,7 @@ def _bytes(i: HloInstruction) -> float:
 
 
 def _convolution(i: HloInstruction) -> float:
-    """Two operations for each kernel tap that meets a real element: padding and holes of dilation do not count."""
+    """Two operations per kernel tap that reads an element, not padding or a dilation hole."""
     numbers = i.attributes["dim_labels"]
     left, kernel, out = (_first(s) for s in (i.operands[0].shape, i.operands[1].shape, i.shape))
     taps = 1
@@ -258,9 +266,13 @@ def _convolution(i: HloInstruction) -> float:
 
 
 def _meeting(size: int, stride: int, low: int, window_dilation: int, base_dilation: int, n_in: int, n_out: int) -> int:
-    """Pairs (output position, kernel tap) that read an element of the input, along one dimension; of very many taps and positions all count."""
+    """The number of pairs (output position, kernel tap) that read an input element.
+
+    Along one dimension. If there are very many taps and positions, all pairs count.
+    """
     last = (n_in - 1) * base_dilation
-    # position = o * stride + k * window_dilation - low, must be a multiple of base_dilation in [0, last]
+    # position = o * stride + k * window_dilation - low must be a multiple of base_dilation in [0,
+    # last]
     if min(size, n_out) > _COUNTED:
         return size * n_out
     if size <= n_out:
@@ -269,7 +281,10 @@ def _meeting(size: int, stride: int, low: int, window_dilation: int, base_dilati
 
 
 def _hits(start: int, step: int, count: int, last: int, divisor: int) -> int:
-    """How many of start, start + step, ... (`count` of them) are multiples of `divisor` in [0, last]."""
+    """How many of start, start + step, ... (`count` numbers) are multiples of `divisor`.
+
+    Only multiples in [0, last] count.
+    """
     low, high = max(0, -(start // step)), min(count - 1, (last - start) // step)
     common = math.gcd(step, divisor)
     if high < low or start % common:
@@ -281,7 +296,7 @@ def _hits(start: int, step: int, count: int, last: int, divisor: int) -> int:
 
 
 def elements_of(shape: Shape) -> int:
-    """How many elements a value has, those of a tuple together."""
+    """The number of elements of a value; of a tuple, in all its arrays."""
     if isinstance(shape, ArrayShape):
         return shape.element_count if shape.is_array else 0
     return sum(s.element_count for _, s in shape.leaves() if isinstance(s, ArrayShape) and s.is_array)

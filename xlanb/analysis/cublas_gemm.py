@@ -1,10 +1,12 @@
-"""Semantics of cuBLAS's matrix products, custom calls that XLA:GPU's cublas-gemm-rewriter creates
-from dots and their epilogues.
+"""Semantics of cuBLAS matrix products, custom calls created by XLA:GPU's cublas-gemm-rewriter.
 
     __cublas$gemm(lhs, rhs[, c])                  alpha * dot(lhs, rhs) + beta * c
-    __cublas$lt$matmul(lhs, rhs[, c][, bias])     the same, then plus a bias along the last dimension, then an activation
+    __cublas$lt$matmul(lhs, rhs[, c][, bias])     the same plus a bias along the last dimension,
+                                                  then an activation
 
-Source: xla/service/gpu/backend_configs.proto (GemmBackendConfig), xla/service/gpu/gpublas_lt_matmul_thunk.cc.
+They replace dots and their epilogues.
+Source: xla/service/gpu/backend_configs.proto (GemmBackendConfig),
+xla/service/gpu/gpublas_lt_matmul_thunk.cc.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class Gemm:
 
 
 def is_gemm(i: HloInstruction) -> bool:
-    """Whether an instruction is a call of one of cuBLAS's matrix products whose meaning is known here."""
+    """Whether an instruction is a call of a cuBLAS matrix product with known semantics."""
     if i.opcode is not HloOpcode.CUSTOM_CALL or i.get("custom_call_target") not in TARGETS:
         return False
     made = gemm_of(i)
@@ -44,14 +46,12 @@ def is_gemm(i: HloInstruction) -> bool:
 
 
 def result_shape(i: HloInstruction) -> ArrayShape:
-    """The shape of the product: a call gives it with memory that the library works in."""
+    """The shape of the product; a call returns it in a tuple with the library's workspace."""
     return (i.shape.shapes[0] if isinstance(i.shape, TupleShape) and i.shape.shapes else i.shape).as_array()
 
 
 def config_of(i: HloInstruction, name: str) -> dict[str, Any]:
-    """A part of an instruction's backend config; empty where there is none, or the text is not
-    JSON.
-    """
+    """A part of an instruction's backend config; empty if absent or not JSON."""
     try:
         found = json.loads(i.backend_config).get(name)
     except (ValueError, AttributeError):
@@ -60,7 +60,7 @@ def config_of(i: HloInstruction, name: str) -> dict[str, Any]:
 
 
 def gemm_of(i: HloInstruction) -> Gemm | None:
-    """What a call's backend config says; None where it has none, or one of another form."""
+    """The parameters in a call's backend config; None if absent or in another form."""
     config = config_of(i, "gemm_backend_config")
     numbers = config.get("dot_dimension_numbers")
     if not isinstance(numbers, dict):
@@ -78,5 +78,5 @@ def gemm_of(i: HloInstruction) -> Gemm | None:
             float(config.get("beta", 0.0)),
             str(config.get("epilogue", "DEFAULT")),
         )
-    except (TypeError, ValueError, OverflowError):  # where a number is to be there is something else
+    except (TypeError, ValueError, OverflowError):  # not a number where one is required
         return None

@@ -1,9 +1,9 @@
-"""Semantics of cuBLAS's triangular solve, custom calls that XLA:GPU's triangular-solve-rewriter
-creates.
+"""Semantics of cuBLAS triangular solves, created by XLA:GPU's triangular-solve-rewriter.
 
-    __cublas$triangularSolve(a, b)    x with op(a) x = b, or x op(a) = b, beside memory to work in
+    __cublas$triangularSolve(a, b)    x with op(a) x = b, or x op(a) = b, and a workspace
 
-Source: xla/service/gpu/transforms/triangular_solve_rewriter.cc, xla_data.proto (TriangularSolveOptions).
+Source: xla/service/gpu/transforms/triangular_solve_rewriter.cc, xla_data.proto
+(TriangularSolveOptions).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class TriangularSolveOptions:
 
 
 def is_triangular_solve(i: HloInstruction) -> bool:
-    """Whether an instruction is a call of cuBLAS's triangular solve."""
+    """Whether an instruction is a call of a cuBLAS triangular solve."""
     return i.opcode is HloOpcode.CUSTOM_CALL and i.get("custom_call_target") == TARGET
 
 
 def options_of(call: HloInstruction) -> TriangularSolveOptions:
-    """The options in the backend config of a call; defaults where it says nothing."""
+    """The options in the backend config of a call, with defaults for absent ones."""
     try:
         given = json.loads(call.backend_config)
     except ValueError:

@@ -1,12 +1,13 @@
-"""Semantics of cuDNN's convolutions, custom calls that XLA:GPU's conv-rewriter creates, as HLO
-convolutions.
+"""Semantics of cuDNN convolutions, created by XLA:GPU's conv-rewriter, as HLO convolutions.
 
-A call's window and dimension numbers describe the forward convolution; the backward ones compute its input or its filter from the two other arrays.
+A call's window and dimension numbers describe the forward convolution. Backward convolutions
+compute its input or its filter from the other two arrays.
 
-    __cudnn$convForward(input, filter)                                    output = conv(input, filter)
-    __cudnn$convBackwardInput(output, filter)                             input
-    __cudnn$convBackwardFilter(input, output)                             filter
-    __cudnn$convBiasActivationForward(input, filter, bias[, side])        activation(scale * conv + side_scale * side + bias)
+    __cudnn$convForward(input, filter)               output = conv(input, filter)
+    __cudnn$convBackwardInput(output, filter)        input
+    __cudnn$convBackwardFilter(input, output)        filter
+    __cudnn$convBiasActivationForward(input, filter, bias[, side])
+                                    activation(scale * conv + side_scale * side + bias)
 
 Source: xla/service/gpu/cublas_cudnn.h, xla/service/gpu/gpu_conv_runner.cc.
 """
@@ -31,7 +32,11 @@ TARGETS = (FORWARD, BACKWARD_INPUT, BACKWARD_FILTER, FUSED)
 
 @dataclass(frozen=True)
 class Activation:
-    """What a fused convolution does with the products: their scale, that of the side input, and the function at the end ("kNone", "kRelu", "kRelu6", "kElu", "kLeakyRelu")."""
+    """The epilogue of a fused convolution.
+
+    Its scale, that of the side input, and the activation function ("kNone", "kRelu", "kRelu6",
+    "kElu", "kLeakyRelu").
+    """
 
     mode: str
     scale: float
@@ -41,9 +46,10 @@ class Activation:
 
 @dataclass(frozen=True)
 class CudnnConvolution:
-    """A convolution of HLO over a call's first two operands that computes its result.
+    """An HLO convolution of a call's first two operands that computes its result.
 
-    `filter_groups` above 1: of the second operand, the filter, the output features fall into so many groups, each of which is to stand behind the input features of its group: [groups * o, i] -> [o, groups * i].
+    `filter_groups`: the number of groups of output features of the filter, the second operand. If
+    above 1, the groups must be moved to the input features: [groups * o, i] -> [o, groups * i].
     """
 
     window: Window
@@ -54,20 +60,20 @@ class CudnnConvolution:
 
 
 def is_cudnn_convolution(i: HloInstruction) -> bool:
-    """Whether an instruction is a call of one of cuDNN's convolutions."""
+    """Whether an instruction is a call of a cuDNN convolution."""
     return i.opcode is HloOpcode.CUSTOM_CALL and i.get("custom_call_target") in TARGETS
 
 
 def result_shape(i: HloInstruction) -> ArrayShape:
-    """The shape of the convolution's result: a call gives it with memory that cuDNN works in."""
+    """The shape of the convolution; a call returns it in a tuple with cuDNN's workspace."""
     return (i.shape.shapes[0] if isinstance(i.shape, TupleShape) and i.shape.shapes else i.shape).as_array()
 
 
 def activation(i: HloInstruction) -> Activation:
-    """The scales and the function of a fused convolution; of others those that change nothing.
+    """The epilogue of a fused convolution; a neutral one for others.
 
     Raises:
-        UnimplementedError: where the config is to have a number there is something else.
+        UnimplementedError: the config has something other than a number where one is required.
     """
     config = config_of(i, "cudnn_conv_backend_config")
     try:
@@ -82,7 +88,7 @@ def activation(i: HloInstruction) -> Activation:
 
 
 def as_convolution(i: HloInstruction) -> CudnnConvolution:
-    """The convolution of HLO that a call stands for."""
+    """The HLO convolution that is equivalent to a call."""
     target = i.get("custom_call_target")
     numbers: ConvolutionDimensionNumbers = i.attributes["dim_labels"]
     window: Window = i.attributes.get("window") or Window()
@@ -95,7 +101,10 @@ def as_convolution(i: HloInstruction) -> CudnnConvolution:
 
 
 def _backward_input(i: HloInstruction, window: Window, n: ConvolutionDimensionNumbers, groups: int) -> CudnnConvolution:
-    """Each element of the input takes in the outputs that it took part in, through the filter reversed: strides become holes."""
+    """The gradient of the input: the outputs convolved with the reversed filter.
+
+    Strides of the forward convolution become base dilation.
+    """
     shape, output = result_shape(i).dimensions, i.operands[0].array_shape.dimensions
     made = []
     for w, p, q in zip(window.dimensions, n.input_spatial, n.output_spatial, strict=True):
@@ -115,7 +124,10 @@ def _backward_input(i: HloInstruction, window: Window, n: ConvolutionDimensionNu
 def _backward_filter(
     i: HloInstruction, window: Window, n: ConvolutionDimensionNumbers, groups: int
 ) -> CudnnConvolution:
-    """The outputs are the window that moves over the input; the batch is what is summed over."""
+    """The gradient of the filter: the outputs are the window over the input.
+
+    The batch is summed over.
+    """
     output = i.operands[1].array_shape.dimensions
     source = i.operands[0].array_shape.dimensions
     made = []

@@ -1,10 +1,13 @@
-"""Which value each part of each instruction holds (HloDataflowAnalysis in SSA form, xla/hlo/analysis/hlo_dataflow_analysis.h), and which values must share a buffer
-(HloAliasAnalysis).
+"""The value in each part of each instruction's result, and which values must share a buffer.
 
-A value is defined by one instruction at one leaf of its shape; tuples, get-tuple-elements, bitcasts and calls only pass values on. Where a loop changes what it carries, or the branches
-of a conditional disagree, the parameter of the body, that of the condition, the loop itself or the conditional defines a phi. Passes work on this form.
+A value is defined by one instruction at one leaf of its shape; tuples, get-tuple-elements, bitcasts
+and calls only forward values. If a loop changes a carried element, or the branches of a conditional
+differ, a phi is defined: by the parameters of body and condition and the loop itself, or by the
+conditional. Passes use this SSA form.
 
-Buffer assignment asks for memory in place of values (`ssa_form=False`): what a loop changes is one value, which the loop defines and both parameters hold.
+Buffer assignment needs memory instead of values (`ssa_form=False`): an element that a loop changes
+is one value, which the loop defines and both parameters hold.
+Source: HloDataflowAnalysis (xla/hlo/analysis/hlo_dataflow_analysis.h), HloAliasAnalysis.
 """
 
 from __future__ import annotations
@@ -25,12 +28,15 @@ from xlanb.shape.shape import memory_order
 
 Leaf = tuple[int, ...]
 FORWARDING = frozenset((O.BITCAST, O.OPT_BARRIER, O.ADD_DEPENDENCY, O.DOMAIN, O.COPY_START, O.COPY_DONE))
-"""Opcodes whose result aliases their first operand: also asynchronous copies, except for their context, because nothing runs concurrently."""
+"""Opcodes whose result aliases their first operand.
+
+They include asynchronous copies, except for their context, since nothing runs concurrently.
+"""
 
 
 @dataclass(frozen=True)
 class HloUse:
-    """An instruction that reads a value: operand `number`, at `leaf` of it."""
+    """An instruction that reads a value, at `leaf` of its operand `number`."""
 
     instruction: HloInstruction
     number: int
@@ -39,7 +45,10 @@ class HloUse:
 
 @dataclass(eq=False)
 class HloValue:
-    """What `instruction` defines at `leaf`. `live_out` holds the computations whose result it is part of."""
+    """The value that `instruction` defines at `leaf`.
+
+    `live_out` holds the computations whose result it is part of.
+    """
 
     instruction: HloInstruction
     leaf: Leaf
@@ -60,12 +69,14 @@ Values = dict[Leaf, HloValue]
 
 
 class HloDataflowAnalysis:
-    """The values of a module whose computations are each called once (see FlattenCallGraph); bodies of fusions and reducers have none.
+    """The values of a module in which each computation is called once (see FlattenCallGraph).
 
-    Without `ssa_form` a loop defines what it changes for both of its computations, a conditional all of its result, a reshape that moves nothing holds its operand's value, and
-    `uses` and `live_out` are not known.
+    Bodies of fusions and reducers have no values. Without `ssa_form` a loop defines what it changes
+    for both of its computations, a conditional defines all of its result, a reshape that moves no
+    bytes holds its operand's value, and `uses` and `live_out` are not computed.
 
-    Time is linear in the module for each level of nested loops, times the rounds (mostly two) until a loop's phis are known.
+    Time is linear in the module per level of nested loops, times the iterations (mostly two) until
+    a loop's phis are known.
     """
 
     def __init__(self, module: HloModule, *, ssa_form: bool = True) -> None:
@@ -80,11 +91,11 @@ class HloDataflowAnalysis:
 
     @property
     def values(self) -> list[HloValue]:
-        """All values that some instruction holds."""
+        """All values in the module."""
         return list(dict.fromkeys(v for values in self.at.values() for v in values.values()))
 
     def value(self, i: HloInstruction, leaf: Leaf = ()) -> HloValue:
-        """The value that an instruction holds at a leaf of its shape."""
+        """The value at a leaf of an instruction's result."""
         return self.at[i][leaf]
 
     def _visit(self, c: HloComputation, arguments: list[Values]) -> Values:
@@ -99,7 +110,7 @@ class HloDataflowAnalysis:
         if i.opcode is O.GET_TUPLE_ELEMENT:
             n, whole = i.tuple_index, self.at[i.operands[0]]
             return {leaf: whole[n, *leaf] for leaf, _ in i.shape.leaves()}
-        if i.opcode is O.COPY_START:  # (destination, source, context): the first two are the one array
+        if i.opcode is O.COPY_START:  # (destination, source, context): the first two are one array
             copied = self.at[i.operands[0]][()]
             return {(0,): copied, (1,): copied, (2,): self._new(i, (2,), phi=False)}
         if i.opcode is O.COPY_DONE:
@@ -127,7 +138,7 @@ class HloDataflowAnalysis:
         return self._carried(loop, loop, start)
 
     def _carried(self, loop: HloInstruction, holder: HloInstruction, start: Values) -> Values:
-        """What a loop or a parameter of its computations holds."""
+        """The values in a loop, or in a parameter of its computations."""
         phis, i = self._phis[loop], holder if self._ssa_form else loop
         return {leaf: self._new(i, leaf, phi=True) if leaf in phis else v for leaf, v in start.items()}
 
@@ -149,7 +160,7 @@ class HloDataflowAnalysis:
         return found
 
     def _link(self) -> None:
-        """Note uses, and where values leave their computation."""
+        """Record uses, and the computations that return values."""
         for i, values in self.at.items():
             if i.is_root:
                 for v in values.values():
@@ -162,7 +173,10 @@ class HloDataflowAnalysis:
 
 
 def is_plain_reshape(i: HloInstruction) -> bool:
-    """Whether a reshape leaves every element where it is: row-major on both sides, and no sizes behind the elements."""
+    """Whether a reshape moves no bytes: row-major on both sides, and not dynamic.
+
+    The sizes of a dynamic array are stored after its elements.
+    """
     if i.opcode is not O.RESHAPE or involves_dynamic(i):
         return False
     a, b = i.operands[0].shape, i.shape
@@ -174,7 +188,11 @@ def _row_major(shape: ArrayShape) -> bool:
 
 
 def buffers(dataflow: HloDataflowAnalysis) -> list[list[HloValue]]:
-    """The values of a module, those that must lie in the same memory together: what a loop carries, what the branches of a conditional give, what is updated in place."""
+    """The values of a module, grouped by the buffer that they must share.
+
+    Values share a buffer that a loop carries, that the branches of a conditional return, or that
+    are updated in place.
+    """
     parent: dict[HloValue, HloValue] = {v: v for v in dataflow.values}
 
     def find(v: HloValue) -> HloValue:
@@ -193,7 +211,7 @@ def buffers(dataflow: HloDataflowAnalysis) -> list[list[HloValue]]:
 
 
 def _tied(dataflow: HloDataflowAnalysis, i: HloInstruction) -> Iterator[tuple[HloValue, HloValue]]:
-    """Pairs of values that `i` keeps in one buffer."""
+    """Pairs of values that `i` requires to share a buffer."""
     at = dataflow.at
     if i.opcode is O.WHILE:
         body, condition = i.attributes["body"], i.attributes["condition"]
@@ -210,16 +228,17 @@ def _tied(dataflow: HloDataflowAnalysis, i: HloInstruction) -> Iterator[tuple[Hl
 
 
 def _parameter_of(i: HloInstruction) -> int | None:
-    """The number of the parameter that an instruction is, but for bitcasts; None where it is none."""
+    """The number of the parameter behind bitcasts, or None."""
     while i.opcode is O.BITCAST:
         i = i.operands[0]
     return i.parameter_number if i.opcode is O.PARAMETER else None
 
 
 def in_place_pairs(i: HloInstruction) -> list[tuple[int, Leaf]]:
-    """(operand, leaf of the result) that lie in the same memory: of a dynamic-update-slice or scatter, also as (part of) the root of a fusion, and as an
-    aliasing attribute says
-    (HloDataflowAnalysis::GetInPlaceInputOutputPairs).
+    """(operand, leaf of the result) pairs that share memory.
+
+    They come from a dynamic-update-slice or scatter, also as (part of) the root of a fusion, and
+    from aliasing attributes. Source: HloDataflowAnalysis::GetInPlaceInputOutputPairs.
     """
     if i.opcode is O.DYNAMIC_UPDATE_SLICE:
         return [(0, ())]
@@ -238,7 +257,7 @@ def in_place_pairs(i: HloInstruction) -> list[tuple[int, Leaf]]:
         while r.opcode is O.BITCAST:
             r = r.operands[0]
         if r.opcode is O.SCATTER and r.shape.is_tuple:
-            if not many:  # no array of a tuple within a tuple
+            if not many:  # only arrays that are not in nested tuples
                 updated = [_parameter_of(o) for o in r.operands[: len(r.operands) // 2]]
                 pairs += [(number, (m,)) for m, number in enumerate(updated) if number is not None]
         elif r.opcode in (O.DYNAMIC_UPDATE_SLICE, O.SCATTER):
@@ -249,7 +268,10 @@ def in_place_pairs(i: HloInstruction) -> list[tuple[int, Leaf]]:
 
 
 def can_share(use: HloUse, value: HloValue) -> bool:
-    """Whether the instruction that reads at `use` may write its own result `value` over what it reads (CanShareOperandBufferWithUser)."""
+    """Whether the user at `use` may write its result `value` over the operand it reads.
+
+    Source: CanShareOperandBufferWithUser.
+    """
     i, operand = use.instruction, use.instruction.operands[use.number]
     if use.leaf or not operand.shape.is_array or operand.shape != _shape_at(i, value.leaf):
         return False

@@ -1,7 +1,8 @@
-"""Which indices of a product's operands and result an array's dimensions hold, through the instructions that only move data.
+"""Track which indices of a dot an array's dimensions hold, through data movement.
 
-A dimension is a number in mixed radix: its digits, the most significant first, are parts of the axes of a product. A transpose permutes dimensions; a bitcast or reshape
-cuts the digits in memory order into other dimensions, a digit in two where a dimension ends within it:
+A dimension is a number in mixed radix: its digits, most significant first, are parts of the dot's
+axes. A transpose permutes dimensions. A bitcast or reshape regroups the digits, in memory order,
+into other dimensions, and splits a digit if a dimension ends within it:
 
     dot = f32[4,768]       (b)        (t, g)           t of 256, g of 3
     bitcast f32[4,256,3]   (b) (t)    (g)
@@ -20,12 +21,12 @@ from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape
 
 MOVING = frozenset((O.BITCAST, O.COPY, O.RESHAPE, O.TRANSPOSE))
-"""Opcodes that `forward` and `backward` go through."""
+"""Opcodes that `forward` and `backward` support."""
 
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """The part of an axis that counts by `stride` and has `size` values."""
+    """The part of an axis with this `stride` and number of values, `size`."""
 
     axis: str
     stride: int
@@ -37,19 +38,19 @@ Dims = tuple[tuple[Digit, ...], ...]
 
 
 def whole(axes: Iterable[tuple[str, int]]) -> Dims:
-    """Dimensions that are an axis each."""
+    """Dimensions that are one axis each."""
     return tuple((Digit(axis, 1, size),) if size != 1 else () for axis, size in axes)
 
 
 def forward(i: HloInstruction, dims: Dims) -> Dims | None:
-    """The digits of the result of an instruction that moves data, by those of its operand; None where they do not fit."""
+    """The digits of a data-moving instruction's result, from its operand's; None if impossible."""
     if i.opcode is O.TRANSPOSE:
         return tuple(dims[d] for d in i.dimensions)
     return _through(i, i.operands[0].array_shape, i.array_shape, dims)
 
 
 def backward(i: HloInstruction, dims: Dims) -> Dims | None:
-    """The digits of the operand of an instruction that moves data, by those of its result; None where they do not fit."""
+    """The digits of a data-moving instruction's operand, from its result's; None if impossible."""
     if i.opcode is O.TRANSPOSE:
         return tuple(dims[i.dimensions.index(d)] for d in range(len(dims)))
     return _through(i, i.array_shape, i.operands[0].array_shape, dims)
@@ -66,7 +67,7 @@ def _through(i: HloInstruction, source: ArrayShape, to: ArrayShape, dims: Dims) 
 
 
 def _regrouped(dims: Dims, order: Sequence[int], to: ArrayShape, to_order: Sequence[int]) -> Dims | None:
-    """The digits of dimensions in an order, slowest first, as those of other dimensions in theirs."""
+    """Regroup digits from dimensions in one order to others, both most major first."""
     rest = [digit for d in order for digit in dims[d]]
     out: dict[int, tuple[Digit, ...]] = {}
     for d in reversed(to_order):
@@ -88,7 +89,7 @@ def _regrouped(dims: Dims, order: Sequence[int], to: ArrayShape, to_order: Seque
 
 
 def steps(dims: Dims, strides: Sequence[int]) -> dict[Digit, int]:
-    """Elements from one value of each digit to the next, in an array whose dimensions have these strides."""
+    """The elements from one value of each digit to the next, given the dimensions' strides."""
     return {
         digit: stride * prod(inner.size for inner in group[n + 1 :])
         for group, stride in zip(dims, strides, strict=True)
@@ -97,7 +98,10 @@ def steps(dims: Dims, strides: Sequence[int]) -> dict[Digit, int]:
 
 
 def refined(found: Iterable[Digit]) -> tuple[Digit, ...] | None:
-    """The digits of each axis that all of these can be made of, the most significant first; None where there are none."""
+    """The digits of each axis that all given digits are composed of, most significant first.
+
+    None if there are none.
+    """
     marks: dict[str, set[int]] = {}
     for digit in found:
         marks.setdefault(digit.axis, set()).update((digit.stride, digit.stride * digit.size))
@@ -112,7 +116,7 @@ def refined(found: Iterable[Digit]) -> tuple[Digit, ...] | None:
 
 
 def step_of(digit: Digit, coarse: dict[Digit, int]) -> int:
-    """The step of a refined digit, by those of the digits that it is part of; 0 where an array does not have it."""
+    """The step of a refined digit, from those of coarser digits; 0 if the array lacks it."""
     for whole_digit, step in coarse.items():
         if (
             whole_digit.axis == digit.axis

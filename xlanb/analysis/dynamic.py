@@ -1,4 +1,4 @@
-"""Which instructions work on arrays of dynamic size, f32[<=8]."""
+"""Which instructions use arrays of dynamic size, f32[<=8]."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from xlanb.shape.shape import has_dynamic
 
 
 def involves_dynamic(i: HloInstruction) -> bool:
-    """Whether an array of the result or of an operand has a dynamic dimension; of a tuple that an element is taken out of, that element alone counts.
+    """Whether the result or an operand has a dynamic dimension.
 
-    After the dynamic padder such an instruction needs exactly the elements that there are, and the runtime computes it. A rewrite that
-    derives static shapes from the bounds must leave it alone.
+    For a get-tuple-element only that element counts. After the dynamic padder such an instruction
+    needs exactly the existing elements, and the runtime computes it. A rewrite that derives static
+    shapes from the bounds must not change it.
     """
     if has_dynamic(i.shape):
         return True
-    if i.opcode in (HloOpcode.GET_TUPLE_ELEMENT, HloOpcode.TUPLE):  # a tuple's own shape has those of its operands
+    # a tuple's shape includes its operands'
+    if i.opcode in (HloOpcode.GET_TUPLE_ELEMENT, HloOpcode.TUPLE):
         return False
     return any(has_dynamic(o.shape) for o in i.operands)

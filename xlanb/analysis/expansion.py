@@ -1,6 +1,7 @@
-"""How large a module becomes once every call has a copy of what it calls: n computations that each call the one before twice become 2^n.
+"""The size of a module after every call gets its own copy of its callee.
 
-Passes that copy computations (call-inliner, flatten-call-graph, simplify-conditional, conditional-to-select) ask before they begin.
+n computations that each call the previous one twice become 2^n. Passes that copy computations
+(call-inliner, flatten-call-graph, simplify-conditional, conditional-to-select) check it first.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 
 _GROWTH = 8
-"""A module may always grow by this factor: a large one that shares small computations is harmless."""
+"""A module may always grow by this factor.
+
+A large one that shares small computations is harmless.
+"""
 
 Copied = Callable[[HloInstruction], Collection[HloComputation]]
 """The called computations of which an instruction gets copies."""
@@ -28,7 +32,10 @@ def _all_called(i: HloInstruction) -> Collection[HloComputation]:
 def expanded_sizes(
     module: HloModule, copied: Copied = _all_called, graph: CallGraph | None = None
 ) -> dict[HloComputation, int]:
-    """By computation its instructions and those of a copy of everything that it calls (or of what is `copied`), once for each call; linear in the module."""
+    """By computation, its instructions and those of a copy of each callee per call.
+
+    `copied` limits which callees are copied. Linear in the module.
+    """
     sites = (graph or CallGraph(module)).sites
     sizes: dict[HloComputation, int] = {}
     stack = list(module.computations)
@@ -44,15 +51,16 @@ def expanded_sizes(
 
 
 def check_expansion(module: HloModule, by: str, copied: Copied = _all_called) -> None:
-    """Refuse a module that would become too large when each call gets a copy of what it calls.
+    """Raise if a module would become too large after copying callees for each call.
 
     Args:
-        module: the module as it is.
-        by: what is going to copy, for the message.
-        copied: what is copied of the computations that an instruction calls, where that is not all of them.
+        module: the module before the copies.
+        by: the name of what copies, for the message.
+        copied: the called computations of an instruction that are copied; by default all.
 
     Raises:
-        PassError: more than --xlanb_max_expanded_instructions, and more than eight times what there is.
+        PassError: more than --xlanb_max_expanded_instructions, and more than eight times as many as
+            now.
     """
     if len(module.computations) == 1:
         return
@@ -69,6 +77,8 @@ def check_expansion(module: HloModule, by: str, copied: Copied = _all_called) ->
     worst = max(sizes, key=lambda c: sizes[c] * (len(callers[c]) > 1))
     shown = f"{count:,}" if count < 10**15 else f"about 10^{len(str(count)) - 1}"
     raise PassError(
-        f"{by}: {module.name} has {now:,} instructions; with one copy of each computation per call it would have {shown}, more than the limit of "
-        f"{limit:,}; {worst.name} is called {len(callers[worst])} times. Reuse computations less often, or raise --xlanb_max_expanded_instructions in XLA_FLAGS"
+        f"{by}: {module.name} has {now:,} instructions; with one copy of each computation per call "
+        f"it would have {shown}, more than the limit of "
+        f"{limit:,}; {worst.name} is called {len(callers[worst])} times. Reuse computations less "
+        "often, or raise --xlanb_max_expanded_instructions in XLA_FLAGS"
     )

@@ -1,7 +1,8 @@
-"""Aliases of results and parameters: the module's input_output_alias and buffer_donor, as text and
-as values (xla/hlo/ir/hlo_input_output_alias_config.h).
+"""Aliases of results and parameters, as text and as values.
 
     input_output_alias={ {1}: (0, {}, may-alias) }      buffer_donor={ (2, {}) }
+
+Source: xla/hlo/ir/hlo_input_output_alias_config.h.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ _DONOR = re.compile(rf"\(\s*(\d+)\s*,\s*{_INDEX}\s*\)")
 
 @dataclass(frozen=True, order=True)
 class Alias:
-    """The result at `result_leaf` lies where the parameter lies at `parameter_leaf`; kind "may-alias" or "must-alias"."""
+    """The result at `result_leaf` shares memory with the parameter at `parameter_leaf`.
+
+    `kind` is "may-alias" or "must-alias".
+    """
 
     result_leaf: Leaf
     parameter: int
@@ -29,22 +33,25 @@ class Alias:
 
 
 def read_aliases(module: HloModule) -> list[Alias]:
-    """The aliases that a module's header names."""
+    """The aliases in a module's header."""
     return parse_aliases(module.header.get("input_output_alias", ""))
 
 
 def parse_aliases(text: str) -> list[Alias]:
-    """The aliases in a text as of input_output_alias or output_to_operand_aliasing (where the parameter is an operand)."""
+    """The aliases in the text of input_output_alias or output_to_operand_aliasing.
+
+    In the latter the parameter is an operand.
+    """
     return [Alias(_leaf(r), int(n), _leaf(p), k or "may-alias") for r, n, p, k in _ALIAS.findall(text)]
 
 
 def read_donors(module: HloModule) -> list[tuple[int, Leaf]]:
-    """(parameter, leaf) whose memory a module may take."""
+    """(parameter, leaf) pairs whose memory a module may reuse."""
     return [(int(n), _leaf(p)) for n, p in _DONOR.findall(module.header.get("buffer_donor", ""))]
 
 
 def write(module: HloModule, aliases: Iterable[Alias], donors: Iterable[tuple[int, Leaf]]) -> None:
-    """Set both attributes of the header; those that name nothing go."""
+    """Set both attributes of the header; remove empty ones."""
     _set(
         module,
         "input_output_alias",

@@ -1,4 +1,4 @@
-"""Instructions whose arrays are floats of several types, which HLO allows ("mixed precision"): what they are, and the type to compute them in."""
+"""Instructions on floats of several types ("mixed precision"), and the type to compute in."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ UNTOUCHED = frozenset(
 """Opcodes that only forward values, or accept any types."""
 
 SEVERAL_TYPES = UNTOUCHED | {
-    HloOpcode.DOT, HloOpcode.CONVOLUTION, HloOpcode.RAGGED_DOT, HloOpcode.SCALED_DOT, HloOpcode.STOCHASTIC_CONVERT, HloOpcode.BATCH_NORM_TRAINING,
+    HloOpcode.DOT, HloOpcode.CONVOLUTION, HloOpcode.RAGGED_DOT, HloOpcode.SCALED_DOT,
+    HloOpcode.STOCHASTIC_CONVERT, HloOpcode.BATCH_NORM_TRAINING,
     HloOpcode.BATCH_NORM_INFERENCE, HloOpcode.BATCH_NORM_GRAD, HloOpcode.RNG, HloOpcode.COMPLEX,
 }  # fmt: skip
 """Opcodes whose operands and results may have unrelated types."""
@@ -63,7 +64,10 @@ WIDER: dict[PrimitiveType, PrimitiveType] = {
 
 
 def common_type(kinds: set[PrimitiveType]) -> PrimitiveType:
-    """The type that holds the values of all: the widest, or a wider one where two are as wide and neither holds the other's."""
+    """The type that represents the values of all.
+
+    The widest, or a wider one if two are equally wide but neither represents the other's values.
+    """
     widest = max(kinds, key=lambda k: k.bits)
     if any(k is not widest and k.bits == widest.bits for k in kinds):
         return PrimitiveType.F32
@@ -71,7 +75,7 @@ def common_type(kinds: set[PrimitiveType]) -> PrimitiveType:
 
 
 def is_mixed(i: HloInstruction) -> bool:
-    """Whether floats of several types meet in an instruction that computes in one."""
+    """Whether an instruction that computes in one type has floats of several types."""
     if i.opcode in SEVERAL_TYPES or not i.operands:
         return False
     shape = i.shape
@@ -82,7 +86,7 @@ def is_mixed(i: HloInstruction) -> bool:
 
 
 def mixed_types(i: HloInstruction) -> set[PrimitiveType]:
-    """The types of floats that meet in an instruction where it should have one; empty where nothing mixes."""
+    """The float types that an instruction mixes; empty if it does not."""
     for group in _groups(i):
         kinds = {s.element_type for s in group if s.is_array and s.as_array().element_type.is_floating}
         if len(kinds) > 1:
@@ -91,10 +95,9 @@ def mixed_types(i: HloInstruction) -> set[PrimitiveType]:
 
 
 def _groups(i: HloInstruction) -> Iterable[list[Shape]]:
-    """Groups of shapes that must have one type: all, or, for instructions on several arrays, those
-    that belong together.
+    """Groups of shapes that must have one type: all, or one group per array.
 
-    The parameters and results of a scalar computation that the instruction applies belong to the arrays that they are elements of.
+    Parameters and results of a scalar computation belong to the array whose elements they are.
     """
     results = _parts(i.shape)
     operands = [o.shape for o in i.operands]
@@ -128,14 +131,15 @@ def _parameters(computation: HloComputation) -> list[Shape]:
 
 
 def _folding(reducer: HloComputation, k: int, n: int) -> list[Shape]:
-    """The accumulator, the element and the result that a reducer of `n` arrays has for array `k`."""
+    """The accumulator, element and result of a reducer of `n` arrays, for array `k`."""
     parameters = _parameters(reducer)
     return [parameters[k], parameters[n + k], _parts(reducer.root.shape)[k]]
 
 
 def part_type(i: HloInstruction) -> PrimitiveType | None:
-    """The type of a complex operand's parts if real, imag or abs converts to another one; otherwise
-    None.
+    """The type of a complex operand's parts, if real, imag or abs converts to another type.
+
+    Otherwise None.
     """
     if i.opcode not in (HloOpcode.REAL, HloOpcode.IMAG, HloOpcode.ABS) or not i.operands[0].shape.is_array:
         return None

@@ -1,4 +1,7 @@
-"""How an instruction uses the elements of its operands: each once, each once in another order, or again and again (HloInstruction::OperandElementUse)."""
+"""How an instruction uses the elements of its operands (HloInstruction::OperandElementUse).
+
+Each once, each once in another order, or several times.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from enum import IntEnum
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
 
-# What is elementwise beside the opcodes of that kind in the table: they keep every element in its place.
+# Elementwise in addition to the opcodes of that kind in the table: elements keep their positions.
 _ALSO_ELEMENTWISE = frozenset((O.CONSTANT, O.COPY, O.BITCAST_CONVERT, O.MAP))
 _MOVING = frozenset((O.BITCAST, O.CONCATENATE, O.GATHER, O.RESHAPE, O.REVERSE, O.SLICE, O.TRANSPOSE))
 
@@ -21,14 +24,14 @@ class UseKind(IntEnum):
     REUSE = 3
 
     def plus(self, other: UseKind) -> UseKind:
-        """Both uses together: two uses in different orders read elements twice."""
+        """The combination of two uses; two uses in different orders read elements twice."""
         if self is UseKind.NO_USE or other is UseKind.NO_USE:
             return max(self, other)
         return UseKind.USE if self is UseKind.USE and other is UseKind.USE else UseKind.REUSE
 
 
 def is_elementwise(i: HloInstruction) -> bool:
-    """Whether element n of the result depends on element n of the operands only."""
+    """Whether element n of the result depends only on element n of the operands."""
     if i.opcode is O.FUSION:
         return i.get("kind") == "kLoop" and all(
             is_elementwise(f) or f.opcode is O.PARAMETER for f in i.fused_computation
@@ -60,12 +63,12 @@ def operand_use(i: HloInstruction, index: int) -> UseKind:
 
 
 def reused_operands(i: HloInstruction) -> set[HloInstruction]:
-    """The operands some element of which is used more than once."""
+    """The operands of which some element is used more than once."""
     return {o for n, o in enumerate(i.operands) if operand_use(i, n) is UseKind.REUSE}
 
 
 def _use_within(fusion: HloInstruction, index: int) -> UseKind:
-    """The use of one parameter of a fusion by its root, over all paths."""
+    """How a fusion's root uses one of its parameters, over all paths."""
     fused = fusion.fused_computation
     use: dict[HloInstruction, UseKind] = {}
     for i in fused.post_order():

@@ -1,5 +1,6 @@
-"""Order of two values implied by dependencies (DependencyHloOrdering,
-xla/hlo/analysis/hlo_ordering.h).
+"""Order of two values implied by dependencies (DependencyHloOrdering).
+
+Source: xla/hlo/analysis/hlo_ordering.h.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ _LOOPS = frozenset((O.WHILE, O.CALL, O.CONDITIONAL))
 
 
 class DependencyHloOrdering:
-    """Orders instructions of a module whose computations are each called once, by operands and control dependencies."""
+    """Orders the instructions of a module by data and control dependencies.
+
+    Each computation must be called once.
+    """
 
     def __init__(self, module: HloModule) -> None:
         graph = CallGraph(module)
@@ -26,7 +30,10 @@ class DependencyHloOrdering:
         self._reachability: dict[HloComputation, HloReachabilityMap] = {}
 
     def is_defined_before(self, a: HloValue, b: HloValue) -> bool:
-        """Whether the point where `a` gets its value comes before that of `b`. A phi of a body comes first there, that of a loop after all of its body."""
+        """Whether `a` is defined before `b`.
+
+        A phi of a body is defined first in the body, that of a loop after the whole body.
+        """
         if b.is_entry_parameter:
             return False
         if a.is_entry_parameter:
@@ -42,12 +49,12 @@ class DependencyHloOrdering:
         return self.executes_before(x, y)
 
     def use_is_before(self, use: HloUse, value: HloValue) -> bool:
-        """Whether a use is over before `value` is written."""
+        """Whether a use ends before `value` is written."""
         user, writer = use.instruction, value.instruction
         if user is writer:
             return user.opcode is O.WHILE or can_share(use, value)
         if user.opcode in _LOOPS and self._is_within(writer, user):
-            return True  # what goes into a loop or call is read at its beginning
+            return True  # operands of a loop or call are read at its start
         if value.is_phi and writer.opcode in _LOOPS and self._is_within(user, writer):
             return True
         if self._is_exclusive(user, writer):
@@ -55,7 +62,7 @@ class DependencyHloOrdering:
         return self.executes_before(user, writer)
 
     def executes_before(self, a: HloInstruction, b: HloInstruction) -> bool:
-        """Whether `a` is done before `b` begins, wherever in the program the two are."""
+        """Whether `a` ends before `b` begins, wherever in the program they are."""
         x, y, through = self._meet(a, b)
         if x is None or y is None:
             return False
@@ -70,14 +77,14 @@ class DependencyHloOrdering:
         return self._map(x.parent).is_reachable(x, y)
 
     def is_nested(self, i: HloInstruction, computation: HloComputation) -> bool:
-        """Whether an instruction is in a computation, or in one that is called from there."""
+        """Whether an instruction is in a computation or in one that it calls, directly or not."""
         return any(c is computation for c, _ in self._climb(i))
 
     def _is_within(self, i: HloInstruction, caller: HloInstruction) -> bool:
         return any(self.is_nested(i, c) for c in caller.called_computations)
 
     def _is_exclusive(self, a: HloInstruction, b: HloInstruction) -> bool:
-        """Whether the two are in different branches of a conditional, so that at most one of them runs."""
+        """Whether they are in different branches of a conditional, so that only one can run."""
         x, y, through = self._meet(a, b)
         return x is y and x is not None and x.opcode is O.CONDITIONAL and through is not None
 
@@ -90,7 +97,10 @@ class DependencyHloOrdering:
     def _meet(
         self, a: HloInstruction, b: HloInstruction
     ) -> tuple[HloInstruction | None, HloInstruction | None, tuple[HloComputation, HloComputation] | None]:
-        """The instructions of the nearest common computation that hold `a` and `b`; where they are one, the two computations of it that do."""
+        """The instructions of the nearest common computation that contain `a` and `b`.
+
+        If they are the same instruction, also its two called computations that contain `a` and `b`.
+        """
         above = dict(self._climb(a))
         below: HloComputation | None = None
         for c, y in self._climb(b):

@@ -1,5 +1,6 @@
-"""HloReachabilityMap: which instructions of a computation precede which
-(xla/hlo/analysis/hlo_reachability.h).
+"""HloReachabilityMap: which instructions of a computation precede which.
+
+Source: xla/hlo/analysis/hlo_reachability.h.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from xlanb.hlo.instruction import HloInstruction
 
 
 class HloReachabilityMap:
-    """For each instruction the set of those it depends on, itself included, as the bits of one integer.
+    """For each instruction the set of its dependencies, itself included, as bits of an integer.
 
-    Building is quadratic in bits (n instructions take n * n / 8 bytes), answers are one shift. Control dependencies count.
+    Construction is quadratic in bits (n instructions take n * n / 8 bytes); a query is one shift.
+    Control dependencies are included.
     """
 
     __slots__ = ("_before", "_index")

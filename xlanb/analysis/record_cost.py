@@ -22,12 +22,13 @@ BALANCE: Final = 16.0
 
 
 class RecordCosts:
-    """Floating-point operations (transcendental functions among them) and bytes of each instruction of a module's
-    snapshot, counted when they are asked for.
+    """Floating-point operations and bytes of each instruction of a module's snapshot.
+
+    Transcendental functions count as operations. Costs are computed on first use.
     """
 
     def __init__(self, module: ModuleRecord, known: dict[int, tuple[InstructionRecord, Counts]] | None = None) -> None:
-        """`known` keeps what was counted, by record: the snapshots of a compilation share most of them."""
+        """`known` caches costs by record: the snapshots of a compilation share most records."""
         self._counted = {} if known is None else known
         self._counter = _Counter()
         self._computations: dict[str, _Computation] = {}
@@ -35,23 +36,23 @@ class RecordCosts:
             self._computations[c.name] = _Computation(c, self._computations)
 
     def of(self, computation: str) -> list[Counts]:
-        """(operations, bytes) of one run of each instruction of a computation, in its order: of a loop as often as its body executes.
+        """(operations, bytes) of each instruction of a computation, in order, per run.
 
-        An instruction that lacks what is needed to count it (a snapshot of a text that no module can be made of)
-        costs the bytes of its result.
+        A loop counts as often as its body executes. An instruction without the data needed to count
+        it (in a snapshot of a text that does not make a module) costs the bytes of its result.
         """
         found = []
         inside = self._computations[computation]
         for k, record in enumerate(inside.record.instructions):
             known = self._counted.get(id(record))
             if known is None:
-                # the record too: an id is only unique while its object lives
+                # keep the record too: an id is unique only while its object lives
                 known = self._counted[id(record)] = record, self._count(inside.instructions[k])
             found.append(known[1])
         return found
 
     def trips(self, computation: str) -> dict[int, int]:
-        """How often the bodies of the loops of a computation execute, by position, where that is known."""
+        """The known trip counts of a computation's loops, by their position."""
         inside = self._computations[computation]
         loops = [k for k, r in enumerate(inside.record.instructions) if r.opcode is HloOpcode.WHILE]
         counts = {k: self._counter.trips(cast("HloInstruction", inside.instructions[k])) for k in loops}
@@ -66,7 +67,7 @@ class RecordCosts:
 
 
 class _Counter(CostCounter):
-    """Counts loops whose trip count no pass has written down yet too."""
+    """Also counts loops whose trip count no pass has annotated yet."""
 
     def trips(self, loop: HloInstruction) -> int | None:
         known = known_trip_count(loop)
@@ -74,12 +75,13 @@ class _Counter(CostCounter):
             return known
         try:
             return trip_count(loop)
-        except (AttributeError, IndexError, KeyError, ValueError):  # a snapshot of a text that no module can be made of
+        # a snapshot of a text that does not make a module
+        except (AttributeError, IndexError, KeyError, ValueError):
             return None
 
 
 class _Computation:
-    """A computation's record in the form that `Counter` reads."""
+    """A computation's record with the interface that `_Counter` needs."""
 
     def __init__(self, record: ComputationRecord, known: Mapping[str, _Computation]) -> None:
         self.record = record
@@ -87,7 +89,7 @@ class _Computation:
 
     @cached_property
     def instructions(self) -> list[_Instruction]:
-        """Its instructions, their operands found by name."""
+        """Its instructions, with operands resolved by name."""
         by_name: dict[str, _Instruction] = {}
         made = []
         for r in self.record.instructions:
@@ -104,7 +106,7 @@ class _Computation:
 
 
 class _Instruction:
-    """An instruction's record in the form that `Counter` reads."""
+    """An instruction's record with the interface that `_Counter` needs."""
 
     def __init__(
         self, record: InstructionRecord, by_name: Mapping[str, _Instruction], known: Mapping[str, _Computation]
@@ -128,7 +130,7 @@ class _Instruction:
         return {k: self._known[v.name] if isinstance(v, ComputationName) else v for k, v in given.items()}
 
     def get(self, name: str) -> Any:
-        """An attribute; None where absent."""
+        """An attribute; None if absent."""
         return self._record.attributes.get(name)
 
     @property
@@ -140,7 +142,7 @@ class _Instruction:
         return cast("int", self._record.attributes["index"])
 
     def ints(self, name: str) -> tuple[int, ...]:
-        """A list-of-integers attribute; empty where absent."""
+        """A list-of-integers attribute; empty if absent."""
         value: tuple[int, ...] = self._record.attributes.get(name) or ()
         return value
 

@@ -1,5 +1,6 @@
-"""Static analysis of while loops (xla/hlo/analysis/while_loop_analysis.h): induction variable and
-trip count.
+"""Static analysis of while loops: induction variable and trip count.
+
+Source: xla/hlo/analysis/while_loop_analysis.h.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ _MIRRORED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "NE": "NE", "EQ": "
 
 @dataclass(frozen=True)
 class Induction:
-    """A counter: element `index` of the loop's tuple starts at `start`, grows by `step` each round, and is held against `limit`."""
+    """An induction variable: element `index` of the loop's tuple.
+
+    It starts at `start`, grows by `step` in each iteration, and is compared with `limit`.
+    """
 
     index: int
     start: int
@@ -25,7 +29,7 @@ class Induction:
 
     @property
     def trip_count(self) -> int | None:
-        """How often the body runs; None for a loop that does not end by this counter."""
+        """The trip count; None if this variable does not end the loop."""
         distance = self.limit - self.start
         if self.direction == "NE":
             return distance // self.step if distance % self.step == 0 and distance // self.step >= 0 else None
@@ -41,7 +45,11 @@ class Induction:
 
 
 def induction(loop: HloInstruction) -> Induction | None:
-    """The counter that ends a loop: the condition compares one element with a constant, the body adds a constant to it, it starts constant."""
+    """The induction variable that ends a loop, or None.
+
+    The condition compares one element with a constant, the body adds a constant to it, and its
+    initial value is constant.
+    """
     condition: HloComputation = loop.attributes["condition"]
     body: HloComputation = loop.attributes["body"]
     test = condition.root
@@ -63,7 +71,7 @@ def induction(loop: HloInstruction) -> Induction | None:
 
 
 def trip_count(loop: HloInstruction) -> int | None:
-    """How often the body of a while runs, where that is known."""
+    """The trip count of a while loop; None if unknown."""
     found = induction(loop)
     return None if found is None else found.trip_count
 
@@ -110,7 +118,7 @@ def _step(body: HloComputation, index: int) -> int | None:
 
 
 def _stays_in_range(found: Induction, element: HloInstruction) -> bool:
-    """Whether the counter reaches its end without wrapping around."""
+    """Whether the variable reaches its limit without wrapping around."""
     count = found.trip_count
     if count is None:
         return False

@@ -1,1 +1,1 @@
-"""Order, live ranges, and one place in memory for every value."""
+"""Schedules, live ranges, and buffer assignment."""

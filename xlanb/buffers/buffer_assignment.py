@@ -1,15 +1,17 @@
 """Buffer assignment: which values share memory, and the allocation and offset of each.
 
-Every parameter, constant and result has an allocation of its own; all other values share one arena, and the memory of results that are not there yet. A value is put in the place of another
-where the program may (each is tried in this order):
+Every parameter, constant and result has its own allocation. All other values share one arena, and
+the memory of results that are not computed yet. A value shares another's memory if possible (tried
+in this order):
 
     an entry result            is computed in the result's own memory
-    a loop's state             in its initial value, where nothing needs that any more
-    what a loop's body leaves  in the state, where the body has read it for the last time
-    what a branch gives        in the conditional's result
-    an instruction's result    in an operand that dies there, where the backend says that it can (`Policy.can_share`)
+    a loop's state             in its initial value, if that has no later use
+    a loop body's result       in the state, after the body's last read of it
+    a branch's result          in the conditional's result
+    an instruction's result    in an operand whose last use it is, if the backend allows it
+                               (`Policy.can_share`)
 
-What cannot be put together costs a `ElementCopy`.
+Otherwise the program needs an `ElementCopy`.
 """
 
 from __future__ import annotations
@@ -45,13 +47,13 @@ class Policy(Protocol):
     """What the backend's kernels can do."""
 
     def can_share(self, instruction: HloInstruction, operand: int, operand_leaf: Leaf, leaf: Leaf) -> bool:
-        """Whether the kernel may write the result at `leaf` over the operand (of as many bytes)."""
+        """Whether the kernel may write the result at `leaf` over the operand (of equal size)."""
 
     def is_optional(self, instruction: HloInstruction) -> bool:
         """Whether unused results of the instruction need no memory."""
 
     def scratch_bytes(self, instruction: HloInstruction) -> int:
-        """Bytes that the kernel needs besides operands and results."""
+        """Bytes that the kernel needs in addition to operands and results."""
 
 
 class NoSharing:
@@ -69,7 +71,7 @@ class NoSharing:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Bytes `offset` to `offset + size` of an allocation."""
+    """The bytes from `offset` to `offset + size` of an allocation."""
 
     allocation: int
     offset: int
@@ -78,7 +80,11 @@ class Slice:
 
 @dataclass(eq=False, slots=True)
 class Allocation:
-    """One block of memory: `kind` as in BufferAllocation; `number` counts the leaves of parameters or of the result."""
+    """One block of memory.
+
+    `kind` is as in BufferAllocation; `number` is the index among the leaves of parameters or of the
+    result.
+    """
 
     index: int
     kind: str
@@ -90,10 +96,14 @@ class Allocation:
 
 
 class BufferAssignment(Displayable):
-    """The memory of a scheduled module.
+    """The memory of a scheduled module; `str()` gives a report in XLA's format.
 
-    `sequence` is the program order (loops and conditionals stand at each of their positions), `orders` the schedule of each computation,
-    `copies` what has to be copied when; `slices` where each value lies; `temp_size` the bytes of the arena. `str()` of it is a report in the form of XLA's.
+    Attributes:
+        sequence: the program order; loops and conditionals occur at each of their positions.
+        orders: the schedule of each computation.
+        copies: the copies needed, by position.
+        slices: the memory of each value.
+        temp_size: the bytes of the arena.
     """
 
     def __init__(
@@ -117,18 +127,21 @@ class BufferAssignment(Displayable):
         self._allocate(policy)
         self._record: BufferAssignmentRecord | None = None
 
-    # -- what codegen asks --------------------------------------------------------------------------------------
+    # -- what codegen asks -------------------------------------------------------------------------
 
     def slice_of(self, i: HloInstruction, leaf: Leaf = ()) -> Slice:
-        """Where the array at a leaf of an instruction's result lies."""
+        """The memory of the array at a leaf of an instruction's result."""
         return self.slices[self.live.value(i, leaf)]
 
     def has_place(self, i: HloInstruction, leaf: Leaf) -> bool:
-        """Whether the array at a leaf of an instruction's result has memory: unused results may have none (`Policy.is_optional`)."""
+        """Whether the array at a leaf of an instruction's result has memory.
+
+        Unused results may have none (`Policy.is_optional`).
+        """
         return self.live.value(i, leaf) in self.slices
 
     def slice_of_value(self, value: LiveRange) -> Slice:
-        """Where a value lies."""
+        """The memory of a value."""
         return self.slices[value]
 
     def scratch_of(self, i: HloInstruction) -> Slice | None:
@@ -140,7 +153,7 @@ class BufferAssignment(Displayable):
         """Bytes of the arena."""
         return sum(a.size for a in self.allocations if a.kind == "temp")
 
-    # -- allocations --------------------------------------------------------------------------------------------
+    # -- allocations -------------------------------------------------------------------------------
 
     def _allocate(self, policy: Policy) -> None:
         flow = self.live
@@ -200,20 +213,21 @@ class BufferAssignment(Displayable):
                 self._scratch[owner] = place
 
     def _is_left_out(self, group: Sequence[LiveRange], policy: Policy) -> bool:
-        """Whether nothing reads a value that its kernel need not write."""
+        """Whether a group of values is unused and its kernel need not write it."""
         v = group[0]
         unread = len(group) == 1 and v.start == v.end and v.output is None and bool(v.leaf)
         return unread and policy.is_optional(v.instruction)
 
     def _busy(self, output: Allocation) -> tuple[heap_simulator.Interval, ...]:
-        """When a result's memory holds it: before that it may hold something else."""
+        """The positions at which a result's memory holds it; before, it may hold other values."""
         value = self.live.results[output.number or 0]
         copied_at_the_end = (self.live.end, self.live.end)
         return _times(self._groups.members(value)) if value.output == output.number else (copied_at_the_end,)
 
     def _plan_copies(self) -> list[tuple[int, LiveRange]]:
-        """Fill `copies`; returns the (position, source) pairs that must be copied to a temporary
-        first, because another copy of the position overwrites them.
+        """Fill `copies`; return the (position, source) pairs that need a temporary.
+
+        Another copy at the same position overwrites their source.
         """
         for loop in self.live.loops:
             for leaf, state in loop.state.items():
@@ -234,7 +248,7 @@ class BufferAssignment(Displayable):
         if source.size and self._groups.root(source) is not self._groups.root(target):
             self.copies.setdefault(position, []).append(ElementCopy(source, target, position))
 
-    # -- what it shows ------------------------------------------------------------------------------------------
+    # -- what it shows -----------------------------------------------------------------------------
 
     def record(self) -> BufferAssignmentRecord:
         """The frozen snapshot."""
@@ -245,11 +259,11 @@ class BufferAssignment(Displayable):
         return self._record
 
     def to_dataframe(self) -> Frame:
-        """One row per value, the largest first: see BufferAssignmentRecord.to_dataframe."""
+        """One row per value, largest first: see BufferAssignmentRecord.to_dataframe."""
         return self.record().to_dataframe()
 
     def plot(self) -> Any:
-        """A plotly Figure of the temporaries: across when they live, up where they lie."""
+        """A plotly Figure of the temporaries: live ranges on the x axis, offsets on the y axis."""
         return self.record().plot()
 
     def __repr__(self) -> str:
@@ -269,25 +283,25 @@ def _times(group: Sequence[LiveRange]) -> tuple[heap_simulator.Interval, ...]:
 
 
 _Life = tuple[int, int, LiveRange]
-"""The first and last position of the live range of a value, both included."""
+"""The first and last position, both included, of a live range, and its value."""
 _begin = itemgetter(0)
 
 
 class _Lives:
-    """When the values of a group live, by where that begins."""
+    """The live ranges of the values of a group, sorted by their start."""
 
     def __init__(self, value: LiveRange) -> None:
         self.all: list[_Life] = sorted([(begin, end, value) for begin, end in value.intervals], key=_begin)
         self._longest = max(end - begin for begin, end in value.intervals)
 
     def add(self, others: _Lives) -> None:
-        """Take in the values of another group."""
+        """Add the values of another group."""
         for life in others.all:
             insort(self.all, life, key=_begin)
         self._longest = max(self._longest, others._longest)
 
     def during(self, begin: int, end: int) -> Iterator[_Life]:
-        """Those that share a position with begin..end."""
+        """The live ranges that overlap begin..end."""
         for k in range(bisect_left(self.all, begin - self._longest, key=_begin), len(self.all)):
             life = self.all[k]
             if life[0] > end:
@@ -297,7 +311,7 @@ class _Lives:
 
 
 class BufferGroups:
-    """Values that lie in one place: merged where their lives allow it."""
+    """Groups of values that share memory, merged if their live ranges allow it."""
 
     def __init__(self, flow: LiveRanges, policy: Policy) -> None:
         self.flow = flow
@@ -313,7 +327,7 @@ class BufferGroups:
         self._merge_in_place()
 
     def root(self, v: LiveRange) -> LiveRange:
-        """The value that stands for its group."""
+        """The representative of a value's group."""
         while v in self._parent:
             v = self._parent[v]
         return v
@@ -324,7 +338,7 @@ class BufferGroups:
         return self._members.get(root, [root])
 
     def all(self) -> list[list[LiveRange]]:
-        """Every group of values that are neither parameters nor constants."""
+        """Every group of values that are not parameters or constants."""
         return [self.members(v) for v in self.flow.values if v.kind == "value" and v not in self._parent]
 
     def _merge_loops(self) -> None:
@@ -364,7 +378,10 @@ class BufferGroups:
                         self._shares.append((operand, result))
 
     def _dying(self, i: HloInstruction, position: int) -> dict[LiveRange, list[tuple[int, Leaf]]]:
-        """The values that an instruction is among the last to read, with all places (operand, leaf of it) where it reads them: bitcasts give one value several times."""
+        """The values whose live range an instruction ends, with their (operand, leaf) uses in it.
+
+        Through bitcasts a value may have several.
+        """
         found: dict[LiveRange, list[tuple[int, Leaf]]] = {}
         for k, o in enumerate(i.operands):
             for leaf, _ in o.shape.leaves():
@@ -378,7 +395,10 @@ class BufferGroups:
             self._merge(operand, result)
 
     def _merge(self, a: LiveRange, b: LiveRange) -> bool:
-        """Put two groups together unless both are results, one is not ours to write, or their lives cross."""
+        """Merge two groups; return whether it was possible.
+
+        Not if both are results, one is not writable, or their live ranges overlap.
+        """
         p, q = self.root(a), self.root(b)
         if p is q or p.kind != "value" or q.kind != "value" or p.size != q.size or not p.size:
             return False
@@ -399,7 +419,10 @@ class BufferGroups:
         return True
 
     def _crosses(self, life: _Life, group: _Lives) -> bool:
-        """Whether a value lives at one position with another of a group, other than where the one hands over to the other."""
+        """Whether a live range overlaps one of a group.
+
+        Positions where one value becomes the other do not count.
+        """
         begin, end, value = life
         for other_begin, other_end, other in group.during(begin, end):
             first = max(begin, other_begin)
@@ -418,7 +441,7 @@ _Owner = list[LiveRange] | HloInstruction | tuple[int, LiveRange]
 
 
 def _check_addressable(blocks: Sequence[heap_simulator.HeapBlock], owners: Sequence[_Owner]) -> None:
-    """Raise OutOfMemoryError where temporaries take more bytes than can be addressed."""
+    """Raise OutOfMemoryError if temporaries exceed the addressable size."""
     wanted = sum(b.size + b.slack for b in blocks)
     if wanted < _ADDRESSABLE:
         return
@@ -439,9 +462,10 @@ def assign_buffers(
     policy: Policy | None = None,
     orders: Mapping[HloComputation, Sequence[HloInstruction]] | None = None,
 ) -> BufferAssignment:
-    """Assign memory to every value of a module whose call graph is flat (each computation that runs as a program has one caller).
+    """Assign memory to every value of a module with a flat call graph.
 
-    Without `orders` the schedule is that of `schedule_module`, or one with another order of the entry where that makes the arena smaller.
+    Each computation that runs as a sequence must have one caller. By default the schedule is that
+    of `schedule_module`, or one with another order of the entry if that makes the arena smaller.
 
     Raises:
         CompilationError: a loop's, call's or conditional's computation has several callers.

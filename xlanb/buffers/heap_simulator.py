@@ -1,5 +1,7 @@
-"""Offsets of buffers in one arena, or in unused parts of other allocations: best fit, largest
-first, by bytes or bytes times lifetime (XLA's GlobalDecreasingSizeBestFitHeap, both kinds).
+"""Offsets of buffers in one arena, or in unused parts of other allocations.
+
+Best fit, largest first, by bytes or by bytes times lifetime (both kinds of XLA's
+GlobalDecreasingSizeBestFitHeap).
 """
 
 from __future__ import annotations
@@ -13,19 +15,20 @@ from numpy.typing import NDArray
 
 ALIGNMENT = 64
 SMALL_ALIGNMENT = 16
-"""The alignment of such small buffers: scalars share cache lines."""
+"""The alignment of buffers of at most this size: scalars share cache lines."""
 _MOST_TWICE = 2000
 """With more blocks than this, only one attempt is made."""
 _ARENA = -1
-"""Marks a block that is in no bin."""
+"""Marks a block that is not in a bin."""
 Interval = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class HeapBlock:
-    """Memory of `size` bytes that is in use during some intervals of program positions, both ends included.
+    """`size` bytes of memory, in use during intervals of program positions, both ends included.
 
-    `slack` is what it needs besides where it does not lie in the arena, for its user to start at a cache line of memory that is not aligned to one.
+    `slack` is the additional size needed outside the arena, to start at a cache line in memory that
+    is not aligned to one.
     """
 
     size: int
@@ -43,11 +46,12 @@ class HeapPacking:
 
 
 def pack(blocks: Sequence[HeapBlock], bins: Sequence[HeapBlock] = ()) -> HeapPacking:
-    """Place blocks so that no two that are in use at one time overlap.
+    """Place blocks so that no two that are in use at the same time overlap.
 
-    Offsets are multiples of 64 bytes, those of blocks of 16 bytes or less of 16. `bins` are memory of other use, as large as they are: a block that would make the
-    arena larger goes into a bin where one has room for it while it lies idle. Where the arena is larger than what lives at one time, the blocks are placed once more,
-    first those of most bytes times positions, and the smaller arena is taken.
+    Offsets are multiples of 64 bytes, or of 16 for blocks of at most 16 bytes. `bins` are other
+    allocations of fixed size: a block that would make the arena larger is placed in a bin that has
+    room while it is unused. If the arena is larger than the peak of live bytes, the blocks are
+    placed again by bytes times positions, and the smaller arena is used.
     """
     by_size = _Packer(blocks, bins).pack(lambda b: b.size)
     arena = [b for b, bin_ in zip(blocks, by_size.bins, strict=True) if bin_ is None]
@@ -61,7 +65,7 @@ def _bytes_times_positions(block: HeapBlock) -> int:
 
 
 class _Packer:
-    """All blocks: those of the bins, which lie where they are, and behind them those to be placed."""
+    """All blocks: first those of the bins, whose positions are fixed, then those to place."""
 
     def __init__(self, blocks: Sequence[HeapBlock], bins: Sequence[HeapBlock]) -> None:
         self.fixed = len(bins)
@@ -78,9 +82,10 @@ class _Packer:
         self.capacities = [bins[k].size for k in self.largest]
 
     def pack(self, weight: Callable[[HeapBlock], int]) -> HeapPacking:
-        """The blocks of most weight are placed first."""
+        """Place the blocks, heaviest first."""
         blocks = self.blocks
-        # Of equal ones first those that no bin takes, so that the others see how large the arena is.
+        # Among equals, place first those that no bin can hold, so that the size of the arena is
+        # known for the others.
         movable = [k >= self.fixed and self._fits_a_bin(k) for k in range(len(blocks))]
         for k in sorted(
             range(self.fixed, len(blocks)), key=lambda k: (-weight(blocks[k]), movable[k], blocks[k].intervals[0])
@@ -91,7 +96,7 @@ class _Packer:
         return HeapPacking(bins, tuple(self.offsets[self.fixed :].tolist()), self.size)
 
     def _in_use_with(self, k: int) -> NDArray[np.bool_]:
-        """Which blocks are in use at a position at which block k is."""
+        """Which blocks are in use at some position where block k is."""
         found = np.zeros(len(self.blocks), bool)
         for start, end in self.blocks[k].intervals:
             found[self.owners[(self.starts <= end) & (self.lasts >= start)]] = True
@@ -118,7 +123,7 @@ class _Packer:
         self.size = max(self.size, offset + size)
 
     def _in_bins(self, size: int, taken: NDArray[np.bool_]) -> tuple[int, int] | None:
-        """The bin with the smallest gap that holds so much, and where in it."""
+        """The bin with the smallest gap of at least `size`, and the offset in it, or None."""
         best: tuple[int, int, int] | None = None
         for n in range(bisect_left(self.capacities, size), self.fixed):
             b, capacity = self.largest[n], self.capacities[n]
@@ -126,12 +131,15 @@ class _Packer:
             offset, gap = self._best_gap(inside, size, capacity)
             if offset >= 0 and (best is None or gap < best[0]):
                 best = gap, b, offset
-            if not inside.any():  # those after it that are as free are larger
+            if not inside.any():  # later empty bins are larger
                 break
         return None if best is None else best[1:]
 
     def _best_gap(self, taken: NDArray[np.bool_], size: int, capacity: int | None) -> tuple[int, int]:
-        """The start and the length of the smallest gap between taken blocks that holds `size`; behind them where none does, or (-1, 0) where `capacity` forbids that."""
+        """The start and length of the smallest gap of at least `size` between taken blocks.
+
+        If there is none, the offset after all blocks, or (-1, 0) if that exceeds `capacity`.
+        """
         if not taken.any():
             return 0, capacity or 0
         lows, highs = self.offsets[taken], self.ends[taken]
@@ -147,7 +155,7 @@ class _Packer:
 
 
 def peak(blocks: Sequence[HeapBlock]) -> int:
-    """The most bytes in use at one position: no packing can do with less."""
+    """The most bytes in use at one position: a lower bound for any packing."""
     events: dict[int, int] = {}
     for b in blocks:
         for start, end in _joined(b.intervals):
@@ -161,7 +169,10 @@ def peak(blocks: Sequence[HeapBlock]) -> int:
 
 
 def _joined(intervals: Sequence[Interval]) -> list[Interval]:
-    """The same positions in intervals that do not overlap: values that hand over at a position both hold it."""
+    """The same positions as disjoint intervals.
+
+    Intervals that share an end overlap there: both values are live.
+    """
     out: list[Interval] = []
     for start, end in sorted(intervals):
         if out and start <= out[-1][1]:

@@ -1,7 +1,8 @@
-"""When each value of a scheduled module lives (xla/hlo/utils/hlo_live_range.h).
+"""Live ranges of the values of a scheduled module (xla/hlo/utils/hlo_live_range.h).
 
-The program is laid out as one sequence: the entry's instructions in order, those of called computations in their caller's place. A loop's condition and body stand once
-between the loop's two positions (its beginning and its end).
+The program is one sequence: the entry's instructions in order, with those of called computations at
+their caller's position. A loop's condition and body occur once, between the loop's two positions
+(its start and its end).
 """
 
 from __future__ import annotations
@@ -18,16 +19,20 @@ from xlanb.shape import ArrayShape, Shape
 
 
 def sizes_bytes(shape: Shape) -> int:
-    """Bytes that the sizes of a dynamic array take behind its elements: an s32 for each dimension, as in XLA's runtime; 0 of others."""
+    """Bytes of the sizes that are stored after a dynamic array's elements; 0 for others.
+
+    An s32 per dimension, as in XLA's runtime.
+    """
     return 4 * shape.rank if isinstance(shape, ArrayShape) and shape.is_dynamic else 0
 
 
 @dataclass(eq=False, slots=True)
 class LiveRange:
-    """When a value lives: during `intervals` of the sequence.
+    """A value and the `intervals` of the sequence in which it is live.
 
-    `instruction` defines it at `leaf` of its result; `kind` is "parameter", "constant" or "value"; `size` are its bytes: of a dynamic array those of its bound and, behind them, its sizes.
-    `output` is the number of the result that is computed in the result's own memory.
+    `instruction` defines it at `leaf` of its result. `kind` is "parameter", "constant" or "value".
+    `size` is its bytes; for a dynamic array those of its bound, followed by its sizes. `output` is
+    the number of the result in whose memory it is computed.
     """
 
     id: int
@@ -42,13 +47,13 @@ class LiveRange:
     output: int | None = None
 
     def use(self, position: int) -> None:
-        """It is needed at a position."""
+        """Extend the live range to a position."""
         self.end = max(self.end, position)
 
 
 @dataclass(frozen=True, slots=True)
 class ElementCopy:
-    """A copy that the program does besides its instructions: into a loop's state, out of a branch, into a result."""
+    """A copy in addition to the instructions: to a loop's state, a branch's result, or a result."""
 
     source: LiveRange
     target: LiveRange
@@ -57,7 +62,7 @@ class ElementCopy:
 
 @dataclass(eq=False)
 class LoopState:
-    """A loop's state: its initial values, the values that hold it, and what the body leaves in them."""
+    """A loop's state: its initial values, its values, and the body's results."""
 
     instruction: HloInstruction
     begin: int
@@ -70,7 +75,7 @@ class LoopState:
 
 @dataclass(eq=False)
 class ConditionalResults:
-    """A conditional: its results, and what each branch gives for them at its end."""
+    """A conditional: its results, and each branch's values for them."""
 
     instruction: HloInstruction
     results: dict[Leaf, LiveRange] = field(default_factory=dict)
@@ -78,7 +83,10 @@ class ConditionalResults:
 
 
 class LiveRanges:
-    """When the values of a module live, in the order of a schedule; `dataflow` is not in SSA form. `instructions` are all that run, callers before what they call."""
+    """The live ranges of a module's values, for a schedule.
+
+    `dataflow` is not in SSA form. `instructions` are all that run, callers before callees.
+    """
 
     def __init__(
         self,
@@ -106,10 +114,10 @@ class LiveRanges:
         self._close()
 
     def value(self, i: HloInstruction, leaf: Leaf = ()) -> LiveRange:
-        """The value at a leaf of an instruction's result, whoever defines it."""
+        """The value at a leaf of an instruction's result, whichever instruction defines it."""
         return self._range[self.dataflow.at[i][leaf]]
 
-    # -- the walk -----------------------------------------------------------------------------------------------
+    # -- the walk ----------------------------------------------------------------------------------
 
     def _values(self, i: HloInstruction) -> list[LiveRange]:
         return [self._range[v] for v in self.dataflow.at[i].values()]
@@ -152,7 +160,7 @@ class LiveRanges:
         self.instructions.append(i)
         if i.opcode in FORWARDING or is_plain_reshape(i):
             self._check_forwarded(i)
-            if i.opcode is Op.COPY_START:  # its context
+            if i.opcode is Op.COPY_START:  # the context of an asynchronous copy
                 self.position[i] = self._step(i)
                 self._define(i, "value", self.position[i])
         elif i.opcode not in (Op.TUPLE, Op.GET_TUPLE_ELEMENT):
@@ -163,7 +171,7 @@ class LiveRanges:
             self._define(i, "constant" if i.opcode is Op.CONSTANT else "value", position)
 
     def _check_forwarded(self, i: HloInstruction) -> None:
-        """Refuse a bitcast between arrays of different size in memory."""
+        """Raise for a bitcast between arrays of different size in memory."""
         if i.opcode is not Op.BITCAST:
             return
         given, shape = i.operands[0].shape, i.shape
@@ -186,7 +194,7 @@ class LiveRanges:
         self._visit(condition, ())
         tested = self._step(i)
         self.value(condition.root).use(tested)
-        for v in loop.state.values():  # the loop may end here, and then the state is the result
+        for v in loop.state.values():  # the loop may end here, and the state is then the result
             v.use(tested)
         self._visit(body, ())
         loop.last_read = {v: v.end for v in loop.state.values()}
@@ -196,7 +204,7 @@ class LiveRanges:
             loop.left[leaf] = left
             if left is not state:
                 left.use(loop.body_end)
-            if left in loop.last_read:  # it stays as it is, or another leaf takes it over at the end
+            if left in loop.last_read:  # unchanged, or taken over by another leaf at the end
                 loop.last_read[left] = loop.body_end
         for v in self._values(i):
             v.use(loop.body_end)
@@ -218,7 +226,7 @@ class LiveRanges:
         self.instructions.append(i)
         choice.results = self._define(i, "value", position)
 
-    # -- when values live ---------------------------------------------------------------------------------------
+    # -- when values live --------------------------------------------------------------------------
 
     def _close(self) -> None:
         for v in self.values:

@@ -1,8 +1,10 @@
-"""The order in which a computation's instructions run (XLA's memory schedulers): the one of three that needs least memory.
+"""Memory schedulers: choose the one of three orders that needs the least memory.
 
 post order        operands just before their users
-larger first      the same, but of several operands first the one that more is needed for: what is small does not lie beside it while it is computed
-list scheduling   of what is ready, always the instruction that frees the most bytes (bytes of operands that it uses last, less those of its result)
+larger first      the same, but first the operand whose computation needs more memory, so that
+                  small results are not live at that time
+list scheduling   among the ready instructions, the one that frees the most bytes (those of
+                  operands with no later use, minus those of its result)
 """
 
 from __future__ import annotations
@@ -25,7 +27,11 @@ LIST_SCHEDULING_LIMIT = 3000
 
 
 def schedule_module(module: HloModule) -> dict[HloComputation, Order]:
-    """An order for each computation; one that the module already has (is_scheduled=true) is kept where it is whole. Of what runs as no program of its own (bodies of fusions) any will do."""
+    """An order for each computation.
+
+    A valid order that the module already has (is_scheduled=true) is kept. For computations that do
+    not run as sequences (bodies of fusions) any order is valid.
+    """
     orders: dict[HloComputation, Order] = {}
     graph = CallGraph(module)
     for c in module.computations:
@@ -42,7 +48,7 @@ def _given(c: HloComputation) -> Order | None:
 
 
 def candidates(computation: HloComputation) -> list[Order]:
-    """The orders that differ, parameters first, the one that needs least memory in front; the module's own alone where it has one.
+    """The distinct orders, parameters first, sorted by memory; only the module's own if it has one.
 
     Raises:
         CompilationError: control dependencies form a cycle.
@@ -55,7 +61,7 @@ def candidates(computation: HloComputation) -> list[Order]:
 
 
 def schedule_computation(computation: HloComputation) -> Order:
-    """The order of one computation with the lower peak; parameters first, as they are there from the start.
+    """The order of one computation with the lowest peak; parameters first.
 
     Raises:
         CompilationError: control dependencies form a cycle.
@@ -76,7 +82,10 @@ def _orders(computation: HloComputation) -> list[Order]:
 
 
 def peak_bytes(computation: HloComputation, order: Sequence[HloInstruction]) -> int:
-    """The most bytes that results of the order need at one time; parameters, constants and what only points at other results are not counted."""
+    """The most bytes of results that are live at one time in an order.
+
+    Parameters, constants and results that only alias others are not counted.
+    """
     left = {i: i.user_count + (1 if i is computation.root else 0) for i in order}
     live = peak = 0
     for i in order:
@@ -100,7 +109,7 @@ def _parameters_first(order: Order) -> Order:
 
 
 def _is_order(computation: HloComputation, order: Sequence[HloInstruction]) -> bool:
-    """Whether it holds every instruction once, after all that it needs."""
+    """Whether it has every instruction once, after its dependencies."""
     if len(order) != len(computation) or any(i not in computation for i in order):
         return False
     done: set[HloInstruction] = set()
@@ -112,14 +121,17 @@ def _is_order(computation: HloComputation, order: Sequence[HloInstruction]) -> b
 
 
 def _larger_first(computation: HloComputation, post: Order) -> Order:
-    """Depth first from the users to the operands, of which come first those with more other users below them, then those with more bytes (XLA's DFSMemoryScheduler)."""
+    """Depth-first order, visiting first operands with more other users below, then more bytes.
+
+    As XLA's DFSMemoryScheduler.
+    """
     weight: dict[HloInstruction, tuple[int, int]] = {}
     limit = len(post)
     total = sum(_bytes(i) for i in post)
     for i in post:
         below = [
             weight[o] for o in {*i.operands, *i.control_predecessors} if o in weight
-        ]  # parameters wait for nothing
+        ]  # parameters are ready from the start
         others = max(i.user_count - 1, 0) + sum(w[0] for w in below)
         weight[i] = min(others, limit), min(_bytes(i) + sum(w[1] for w in below), total)
     place = {i: k for k, i in enumerate(post)}
@@ -158,14 +170,14 @@ def _list_schedule(computation: HloComputation, post: Order) -> Order:
         if i in done:
             continue
         now = -freed(i)
-        if now < cost:  # it frees more by now: it stands too far back
+        if now < cost:  # it frees more than when it was queued
             heapq.heappush(ready, (now, at, i))
             continue
         done.add(i)
         order.append(i)
         for o in set(i.operands):
             left[o] -= 1
-            if left[o] == 1:  # its last user has become cheaper
+            if left[o] == 1:  # its last user now frees more
                 for u in o.users:
                     if u not in done and not waits[u]:
                         heapq.heappush(ready, (-freed(u), place[u], u))

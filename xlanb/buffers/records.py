@@ -1,4 +1,4 @@
-"""Frozen results of buffer assignment: allocations, the values in them, and their live ranges."""
+"""Frozen results of buffer assignment: allocations, their values, and live ranges."""
 
 from __future__ import annotations
 
@@ -18,9 +18,18 @@ if TYPE_CHECKING:
 class BufferValue:
     """One value in an allocation (XLA's HloValue / LogicalBuffer).
 
-    Bytes `offset` to `offset + size` of its allocation hold the value that `instruction` defines at ShapeIndex `index`, from program position `start` to
-    `end`, both included. `number` is its own in the module; `is_phi` says that it is one of several values by the way that the program takes (a loop's state, a conditional's
-    result). `positions` are the places that hold it ("tuple.1 {0}"), `uses` those that read it ("add.2, operand 0"), `source` the instruction.
+    Attributes:
+        instruction: the instruction that defines it.
+        index: the ShapeIndex in the instruction's result.
+        offset: its first byte in the allocation.
+        size: its bytes.
+        start: the first program position at which it is live.
+        end: the last one, included.
+        number: its number in the module.
+        is_phi: it depends on the path taken (a loop's state, a conditional's result).
+        positions: the instructions that hold it ("tuple.1 {0}").
+        uses: the operands that read it ("add.2, operand 0").
+        source: the instruction's record.
     """
 
     instruction: str
@@ -38,15 +47,17 @@ class BufferValue:
 
     @property
     def place(self) -> str:
-        """The instruction and, of a tuple's leaf, its index, as XLA writes it: "while.3{1}"."""
+        """The instruction, and the index of a tuple's leaf, as XLA prints them: "while.3{1}"."""
         return self.instruction + ("{" + ",".join(map(str, self.index)) + "}" if self.index else "")
 
 
 @dataclass(frozen=True, slots=True)
 class BufferAllocation:
-    """One block of memory; `kind` is "parameter", "constant", "output" (maybe-live-out), "temp" or "thread-local"; sizes in bytes.
+    """One block of memory; sizes are in bytes.
 
-    `shape` is that of the parameter or result whose memory it is; `scratch` what kernels need besides operands and results while they run.
+    `kind` is "parameter", "constant", "output" (maybe-live-out), "temp" or "thread-local". `shape`
+    is that of the parameter or result in it. `scratch` is what kernels need in addition to operands
+    and results while they run.
     """
 
     index: int
@@ -61,9 +72,10 @@ class BufferAllocation:
 
 @dataclass(frozen=True, slots=True)
 class BufferAssignmentRecord(Displayable, Plottable):
-    """All allocations of a module; `sequence` is the program order that `start` and `end` of values count in.
+    """All allocations of a module.
 
-    `peak_bytes` is the most that live values and scratch of the temp allocations need at one time.
+    `sequence` is the program order that `start` and `end` of values refer to. `peak_bytes` is the
+    most that live values and scratch of the temp allocations need at one time.
     """
 
     module: str
@@ -72,7 +84,10 @@ class BufferAssignmentRecord(Displayable, Plottable):
     peak_bytes: int = 0
 
     def to_dataframe(self) -> Frame:
-        """One row per value, the largest first: allocation and its kind, value, shape, offset, bytes, from which position of the program to which it lives."""
+        """One row per value, largest first.
+
+        Columns: allocation, its kind, value, shape, offset, bytes, first and last program position.
+        """
         held = [
             (a, v, what) for a in self.allocations for vs, what in ((a.values, ""), (a.scratch, " scratch")) for v in vs
         ]
@@ -94,7 +109,7 @@ class BufferAssignmentRecord(Displayable, Plottable):
 
     @property
     def scratch_bytes(self) -> int:
-        """The most bytes of scratch that one kernel needs: they run one after another."""
+        """The most scratch bytes of one kernel: kernels run one after another."""
         return max((v.size for a in self.allocations for v in a.scratch), default=0)
 
     def bytes_of(self, kind: str) -> int:
@@ -108,7 +123,7 @@ def _assignment_size(record: BufferAssignmentRecord) -> str:
 
 
 def live_bytes(record: BufferAssignmentRecord) -> list[int]:
-    """Bytes of temp memory in use at each position of the program order; values that share their bytes count once."""
+    """Bytes of temp memory in use at each position; values that share memory count once."""
     steps = len(record.sequence)
     change = [0] * (steps + 1)
     for allocation in record.allocations:
@@ -129,7 +144,7 @@ def live_bytes(record: BufferAssignmentRecord) -> list[int]:
 
 
 def _joined(lives: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans of time, those that meet as one."""
+    """Spans of positions, with adjacent ones merged."""
     out: list[tuple[int, int]] = []
     for start, end in sorted(lives):
         if out and start <= out[-1][1] + 1:

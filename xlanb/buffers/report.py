@@ -1,11 +1,14 @@
-"""Buffer assignment as text, in the forms of XLA's reports: the files *-buffer-assignment, -buffer-assignment-values and -live-range that it dumps, or all in one.
+"""Buffer assignment as text, in the formats of XLA's reports.
+
+XLA dumps the files *-buffer-assignment, -buffer-assignment-values and -live-range.
 
     BufferAssignment:
     allocation 1: size 16384, output shape is |f32[2,32,64]|, maybe-live-out:
      value: <58 fusion.2 @0> (size=16384,offset=0): f32[2,4,32,16]{3,2,1,0}
 
-What XLA's reports have no word for stands in lines that its readers pass over: scratch of kernels, and the bytes by kind of allocation.
-Source of the forms: BufferAssignment::ToString, HloValue::ToString and HloLiveRange::ToString.
+Facts that XLA's reports do not have, scratch of kernels and the bytes by kind of allocation, are in
+lines that its readers skip.
+Source: BufferAssignment::ToString, HloValue::ToString and HloLiveRange::ToString.
 """
 
 from __future__ import annotations
@@ -34,7 +37,10 @@ def allocations_text(record: BufferAssignmentRecord) -> str:
 
 
 def values_text(record: BufferAssignmentRecord) -> str:
-    """The bytes in all and by kind, and the values with what reads them (XLA's *-buffer-assignment-values.txt)."""
+    """The total bytes, also by kind, and the values with their uses.
+
+    XLA's *-buffer-assignment-values.txt.
+    """
     lines = [f"Total bytes used: {record.total_bytes} ({human(record.total_bytes)})"]
     kinds = {"parameter": "parameters", "output": "outputs", "constant": "constants", "temp": "temporaries"}
     parts = [f"{name} {record.bytes_of(kind)}" for kind, name in kinds.items()]
@@ -49,7 +55,10 @@ def values_text(record: BufferAssignmentRecord) -> str:
 
 
 def live_range_text(record: BufferAssignmentRecord) -> str:
-    """The order of the program, when each value lives, and those that live where they are most bytes (XLA's *-live-range.txt)."""
+    """The program order, the live range of each value, and the values live at the peak.
+
+    XLA's *-live-range.txt.
+    """
     lines = [f"HloLiveRange (max {len(record.sequence)}):", "  InstructionSequence:"]
     lines += [f"    {k}:{name}" for k, name in enumerate(record.sequence)]
     lines.append("  BufferLiveRange:")
@@ -65,7 +74,7 @@ def live_range_text(record: BufferAssignmentRecord) -> str:
 
 
 def busiest(record: BufferAssignmentRecord) -> int:
-    """The first position of the program at which the values that live are most bytes."""
+    """The first program position at which live values have the most bytes."""
     changes = [0] * (len(record.sequence) + 2)
     for v in _values(record):
         changes[v.start] += v.size
@@ -100,7 +109,7 @@ def _head(a: BufferAllocation) -> str:
 
 
 def human(size: int) -> str:
-    """Bytes as XLA writes them: one decimal of KiB, two of larger units."""
+    """Bytes as XLA prints them: one decimal for KiB, two for larger units."""
     value, unit = float(size), 0
     while value >= 1024 and unit < len(_UNITS) - 1:
         value, unit = value / 1024, unit + 1

@@ -23,7 +23,7 @@ def snapshot(
     scratch: Mapping[HloInstruction, Slice],
     peak_bytes: int,
 ) -> BufferAssignmentRecord:
-    """The record of an assignment of a module of this name; values without a slice are left out."""
+    """The record of a module's buffer assignment; values without a slice are left out."""
     held: dict[int, list[BufferValue]] = {}
     needed: dict[int, list[BufferValue]] = {}
     positions, uses = _positions(flow), _uses(flow)
@@ -63,7 +63,7 @@ def _value(v: LiveRange, place: Slice, positions: Iterable[str], uses: Iterable[
 
 
 def _positions(flow: LiveRanges) -> dict[LiveRange, list[str]]:
-    """The places that hold each value."""
+    """The instructions that hold each value."""
     found: dict[LiveRange, list[str]] = {}
     for i in flow.instructions:
         for leaf, _ in i.shape.leaves():
@@ -72,7 +72,7 @@ def _positions(flow: LiveRanges) -> dict[LiveRange, list[str]]:
 
 
 def _uses(flow: LiveRanges) -> dict[LiveRange, list[str]]:
-    """What reads each value; what takes an element out of a tuple reads the tuple only."""
+    """The uses of each value; a get-tuple-element reads only the tuple."""
     found: dict[LiveRange, list[str]] = {}
     for i in flow.instructions:
         for n, o in enumerate(i.operands if i.opcode is not Op.GET_TUPLE_ELEMENT else ()):

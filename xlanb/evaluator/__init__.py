@@ -1,4 +1,4 @@
-"""The reference interpreter: what every opcode means, plain and slow, in NumPy."""
+"""The reference interpreter: the semantics of every opcode, plain and slow, in NumPy."""
 
 # Importing a file of rules registers them.
 import xlanb.evaluator.bits

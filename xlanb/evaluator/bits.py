@@ -22,10 +22,10 @@ DType = np.dtype[Any]
 def convert(x: Array, dtype: DType) -> Array:
     """The values in another element type, by XLA's rules.
 
-    Floats are rounded to nearest even, once but for f64 to bf16, which XLA rounds to f32 first; NaN
-    becomes -0 in f4e2m1fn. To integers they are cut towards zero and saturate, NaN becoming 0.
-    Integers wrap around. A complex number gives its real part. A predicate is whether the value is
-    not zero.
+    Floats are rounded to nearest even, in one step except from f64 to bf16, which XLA rounds to f32
+    first. NaN becomes -0 in f4e2m1fn. Conversions to integers round toward zero and saturate; NaN
+    becomes 0. Integers wrap around. A complex number gives its real part. A predicate is whether
+    the value is not zero.
     """
     if x.dtype == dtype:
         return x
@@ -45,13 +45,16 @@ def convert(x: Array, dtype: DType) -> Array:
 
 
 def _to_narrow_float(x: Array, target: PrimitiveType) -> Array:
-    """Numbers in a float type that NumPy lacks; ml_dtypes rounds f64 twice, by way of f32."""
+    """Numbers in a float type that NumPy lacks; ml_dtypes rounds f64 twice, through f32."""
     rounds_once = x.dtype == np.float64 and target is not PrimitiveType.BF16
     return narrow(_rounded_to_odd(x) if rounds_once else x.astype(np.float32), target.dtype)
 
 
 def _rounded_to_odd(x: Array) -> Array:
-    """f64 as f32 with the last bit set where digits were lost: rounding once more rounds x itself."""
+    """f64 as f32, with the last bit set if it is inexact.
+
+    Rounding the result once more gives the same as rounding x directly.
+    """
     near = x.astype(np.float32)
     back = near.astype(np.float64)
     bits = near.view(np.uint32) - (np.abs(back) > np.abs(x)).astype(np.uint32)
@@ -63,7 +66,7 @@ def _saturate(x: Array, target: PrimitiveType) -> Array:
     low = -(2 ** (target.bits - 1)) if target.is_signed else 0
     high = 2 ** (target.bits - target.is_signed) - 1
     whole = np.trunc(np.where(np.isnan(x), 0, x).astype(np.float64))
-    # float(high) rounds up for 64 bits: what is not below it saturates by itself.
+    # float(high) rounds up for 64 bits: values not below it saturate anyway.
     inside = np.where((whole >= low) & (whole < float(high)), whole, 0)
     holder = np.dtype(f"{'i' if target.is_signed else 'u'}{max(1, target.bits // 8)}")
     result = np.where(
@@ -79,14 +82,14 @@ def _convert(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
     return convert(x, i.array_shape.dtype)
 
 
-# -- shifts and counts ----------------------------------------------------------------------------------------------
+# -- shifts and counts -----------------------------------------------------------------------------
 
 
 def _unsigned(x: Array, bits: int) -> Array:
-    """The bits of integers as unsigned numbers, a sub-byte number in a byte of its own.
+    """The bits of integers as unsigned numbers, with a sub-byte number in a byte of its own.
 
     Raises:
-        EvaluationError: they are no integers: HLO's rules let a shift have any.
+        EvaluationError: they are not integers; HLO's rules allow a shift of any type.
     """
     if not is_integral(x):
         raise EvaluationError(f"expected integers, not {primitive_type(x)}")
@@ -96,7 +99,7 @@ def _unsigned(x: Array, bits: int) -> Array:
 
 
 def _signed(raw: Array, x: Array) -> Array:
-    """Unsigned bits as numbers of x's element type; for sub-byte types the upper bits are dropped."""
+    """Unsigned bits as numbers of x's element type; upper bits of sub-byte types are dropped."""
     return narrow(raw.view(widen(x).dtype), x.dtype)
 
 
@@ -116,7 +119,7 @@ def _shift_right_logical(ev: Evaluator, i: HloInstruction, x: Array, y: Array) -
 
 @rule("shift-right-arithmetic", lifted=True)
 def _shift_right_arithmetic(ev: Evaluator, i: HloInstruction, x: Array, y: Array) -> Array:
-    # An unsigned operand is shifted as if it were signed: the operation is on bits.
+    # An unsigned operand is shifted as if signed: the operation is on bits.
     bits = primitive_type(x).bits
     raw, amount = _unsigned(np.asarray(x), bits), _unsigned(np.asarray(y), bits)
     signed = raw.view(np.dtype(f"i{raw.dtype.itemsize}"))
@@ -165,16 +168,20 @@ def _mulhi_64(x: Array, y: Array) -> Array:
     return np.asarray(high).view(x.dtype)
 
 
-# -- precision ------------------------------------------------------------------------------------------------------
+# -- precision -------------------------------------------------------------------------------------
 
 _MANTISSA = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 _LIKE_HALVES = (PrimitiveType.F8E5M2, PrimitiveType.F8E5M2FNUZ)
-"""Types with as many bits of exponent as f16: their subnormal numbers are kept if the exponent is not reduced, as in XLA:CPU."""
+"""Types with as many exponent bits as f16.
+
+Their subnormal numbers are kept if the exponent is not reduced, as in XLA:CPU.
+"""
 
 
 def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
-    """Round floats to a format with fewer bits: overflow gives infinity, values below the normal
-    range zero; NaN stays NaN.
+    """Round floats to a format with fewer bits.
+
+    Overflow gives infinity, values below the normal range zero; NaN stays NaN.
     """
     t = primitive_type(x)
     if is_complex(x):
@@ -212,7 +219,10 @@ def _reduce_precision(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
 
 @rule("stochastic-convert", lifted=True)
 def _stochastic_convert(ev: Evaluator, i: HloInstruction, x: Array, random: Array) -> Array:
-    """Towards zero, then one further where the random number is below the fraction that was cut, in as many bits as it has."""
+    """Round toward zero, then away if the random number is below the fraction that was cut.
+
+    The fraction is scaled to the random number's bits.
+    """
     target = i.array_shape.element_type
     if not target.is_integral or not is_floating(x):
         raise EvaluationError(f"stochastic-convert to {target} is defined from floats to integers only")
@@ -224,11 +234,14 @@ def _stochastic_convert(ev: Evaluator, i: HloInstruction, x: Array, random: Arra
     return _saturate(np.copysign(rounded, wide), target)
 
 
-# -- the same bits --------------------------------------------------------------------------------------------------
+# -- the same bits ---------------------------------------------------------------------------------
 
 
 def bitcast_convert(x: Array, dtype: DType, dimensions: tuple[int, ...]) -> Array:
-    """The same bits under another element type: a last dimension appears or goes where the widths differ, the least significant part first."""
+    """The same bits in another element type.
+
+    If the widths differ, a last dimension is added or removed, least significant part first.
+    """
     source, target = primitive_type(x).bits, from_dtype(dtype).bits
     x = np.ascontiguousarray(x)
     if source == target:

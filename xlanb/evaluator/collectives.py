@@ -1,6 +1,8 @@
-"""Collectives over the values of all devices of a group (openxla.org/xla/operation_semantics).
+"""Collectives over the values of all devices of a group.
 
-A program on one device is its own group. On several, `participant.current()` brings the members of a group together; here stands what comes out.
+A program on one device is a group by itself. On several, `participant.current()` synchronizes the
+members of a group; this file computes the results.
+Source: openxla.org/xla/operation_semantics.
 """
 
 from __future__ import annotations
@@ -36,12 +38,12 @@ _UFUNCS: Final[dict[Op, Any]] = {
 
 
 Rows = Sequence[Sequence[Array]]
-"""The arrays of each member of a group, in its order."""
+"""The arrays of each member of a group, in order."""
 _Meaning = Callable[["Evaluator", HloInstruction, Rows], Rows]
 
 
 def _of_shape(i: HloInstruction, result: Value, shape: Shape) -> Value:
-    """The result; refused where it has not the shape."""
+    """The result; raises if it does not have the shape."""
     if mismatch(result, shape) is not None:
         raise EvaluationError(
             f"{i.opcode} of {describe(result)} into {shape.text(layout=False)} needs more than one participant"
@@ -50,7 +52,10 @@ def _of_shape(i: HloInstruction, result: Value, shape: Shape) -> Value:
 
 
 def _met(ev: Evaluator, i: HloInstruction, operands: Sequence[Value], meaning: _Meaning) -> Value:
-    """What a collective gives here: `meaning` makes a row of results for each member of the rows of operands that they give."""
+    """The result of a collective on this device.
+
+    `meaning` computes a row of results for each member from the rows of operands.
+    """
     here = participant.current()
     if here is None:
         check_one_device(i)
@@ -60,15 +65,15 @@ def _met(ev: Evaluator, i: HloInstruction, operands: Sequence[Value], meaning: _
 
 
 def _one_or_all(i: HloInstruction, results: Value, shape: Shape) -> Value:
-    """The results as the shape has them: a tuple, or the only one."""
+    """The results as the shape requires: a tuple, or the only one."""
     return _of_shape(i, results if isinstance(shape, TupleShape) else results[0], shape)
 
 
-# -- reductions -----------------------------------------------------------------------------------------------------
+# -- reductions ------------------------------------------------------------------------------------
 
 
 def reduced(ev: Evaluator, to_apply: HloComputation, arrays: Sequence[Array]) -> Array:
-    """Arrays of one shape reduced element by element, in order; 16-bit floats are rounded once, at the end."""
+    """Arrays of one shape reduced elementwise, in order; 16-bit floats are rounded once, last."""
     if len(arrays) == 1:
         return arrays[0]
     opcode = reduction(to_apply)
@@ -82,7 +87,7 @@ def reduced(ev: Evaluator, to_apply: HloComputation, arrays: Sequence[Array]) ->
 
 
 def reduction(to_apply: HloComputation) -> Op | None:
-    """The opcode of a computation that is one operation on its two parameters; None of others."""
+    """The opcode of a computation that only combines its two parameters, else None."""
     return to_apply.root.opcode if _is_plain(to_apply) and to_apply.root.opcode in _UFUNCS else None
 
 
@@ -118,7 +123,10 @@ def _reduce_scatter(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value
 
 @rule("collective-reduce")
 def _collective_reduce(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
-    """The reduction at the root, the group's first member unless the last operand says which; the others keep what they gave."""
+    """The reduction at the root; other members keep their operands.
+
+    The root is the group's first member, or the one that the last operand names.
+    """
     given, root = _with_root(i, operands)
 
     def meaning(ev: Evaluator, i: HloInstruction, rows: Rows) -> Rows:
@@ -131,7 +139,7 @@ def _collective_reduce(ev: Evaluator, i: HloInstruction, *operands: Array) -> Va
 
 
 def _with_root(i: HloInstruction, operands: Sequence[Array]) -> tuple[Sequence[Array], int]:
-    """The arrays that are exchanged, and which member of the group is the root."""
+    """The arrays that are exchanged, and the index of the root in the group."""
     if not i.get("has_dynamic_root"):
         return operands, 0
     return operands[:-1], scalar_int(operands[-1].reshape(-1)[0])
@@ -146,7 +154,7 @@ def _pieces(i: HloInstruction, array: Array, count: int, dim: int) -> list[Array
     return np.split(array, count, dim)
 
 
-# -- exchanges ------------------------------------------------------------------------------------------------------
+# -- exchanges -------------------------------------------------------------------------------------
 
 
 def _all_gather_meaning(ev: Evaluator, i: HloInstruction, rows: Rows) -> Rows:
@@ -157,7 +165,11 @@ def _all_gather_meaning(ev: Evaluator, i: HloInstruction, rows: Rows) -> Rows:
 
 
 def _all_to_all_meaning(ev: Evaluator, i: HloInstruction, rows: Rows) -> Rows:
-    """Member j gets the j-th piece of each: the j-th operand, or the j-th part of the only one along a dimension, which it then holds one behind the other."""
+    """Give member j the j-th piece of every member.
+
+    That is the j-th operand, or the j-th part of the only operand along a dimension; the received
+    parts are then concatenated.
+    """
     dims, count = i.ints("dimensions"), len(rows)
     if dims:
         cut = [_pieces(i, row[0], count, dims[0]) for row in rows]
@@ -183,7 +195,10 @@ def _all_to_all(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
 
 @rule("ragged-all-to-all")
 def _ragged_all_to_all(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
-    """Rows of the input go where the sender says in the receiver's output: (input, output, input offsets, send sizes, output offsets, receive sizes)."""
+    """Write rows of the input to the receiver's output at the sender's offsets.
+
+    Operands: input, output, input offsets, send sizes, output offsets, receive sizes.
+    """
 
     def meaning(ev: Evaluator, i: HloInstruction, rows: Rows) -> Rows:
         outputs = [np.array(row[1]) for row in rows]
@@ -192,7 +207,8 @@ def _ragged_all_to_all(ev: Evaluator, i: HloInstruction, *operands: Array) -> Va
             if starts.size % len(rows) or not starts.size == sizes.size == places.size:
                 raise EvaluationError(f"{i.name}: expected one offset and one size for each of {len(rows)} devices")
             updates = starts.size // len(rows)
-            for k, (start, size, place) in enumerate(zip(*(a.reshape(-1).tolist() for a in (starts, sizes, places)), strict=True)):  # fmt: skip
+            flat = (a.reshape(-1).tolist() for a in (starts, sizes, places))
+            for k, (start, size, place) in enumerate(zip(*flat, strict=True)):
                 output = outputs[k // updates]
                 if not (0 <= start <= start + size <= len(given) and 0 <= place <= place + size <= len(output)):
                     raise EvaluationError(
@@ -218,7 +234,7 @@ def _collective_permute(ev: Evaluator, i: HloInstruction, *operands: Array) -> V
 
 
 def _permuted(i: HloInstruction, operands: tuple[Any, ...]) -> tuple[Value, ...]:
-    """What the source of this device gives; zeros where it has none."""
+    """The operands of this device's source; zeros if it has none."""
     here = participant.current()
     if here is None:
         check_one_device(i)
@@ -235,7 +251,7 @@ def permuted(i: HloInstruction, group: Sequence[int], rows: Rows, grid: DeviceGr
     """What each device of a group receives; zeros if no device sends to it.
 
     Raises:
-        EvaluationError: a source or target is no device of the program.
+        EvaluationError: a source or target is not a device of the program.
     """
     given = dict(zip(group, rows, strict=True))
     pairs = device_pairs(i, group[0], grid)
@@ -254,25 +270,25 @@ _MEANINGS: Final[dict[Op, _Meaning]] = {
 
 
 def is_plain_collective(i: HloInstruction) -> bool:
-    """Whether `collective_results` says what a collective gives to its group."""
+    """Whether `collective_results` can compute the results of a collective."""
     if i.opcode is Op.COLLECTIVE_PERMUTE:
         return not i.get("slice_sizes")
     return i.opcode in _MEANINGS and not i.get("has_dynamic_root")
 
 
 def collective_results(ev: Evaluator, i: HloInstruction, group: Sequence[int], rows: Rows, grid: DeviceGrid) -> Rows:
-    """What a plain collective gives to each member of a group, for what each gives."""
+    """The results of a plain collective for each member of a group, from the operands of each."""
     if i.opcode is Op.COLLECTIVE_PERMUTE:
         return permuted(i, group, rows, grid)
     return _MEANINGS[i.opcode](ev, i, rows)
 
 
-# -- in two halves: what is begun is done at once -------------------------------------------------------------------
+# -- in two halves: what is begun is done at once --------------------------------------------------
 
 
 @rule("all-gather-start", "collective-permute-start")
 def _start(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
-    """(operands, result, contexts...) as the shape has them."""
+    """(operands, result, contexts...), as in the shape."""
     if not isinstance(i.shape, TupleShape) or len(i.shape.shapes) < 2:
         raise EvaluationError(f"{i.opcode} has a tuple of operands and results as its shape, not {i.shape}")
     first, second, *rest = i.shape.shapes
@@ -291,22 +307,22 @@ def _done(ev: Evaluator, i: HloInstruction, state: tuple[Value, ...]) -> Value:
     return _of_shape(i, state[1], i.shape)
 
 
-# -- from one device to another -------------------------------------------------------------------------------------
+# -- from one device to another --------------------------------------------------------------------
 
 _PAIR: Final = re.compile(r"\{(\d+),(\d+)\}")
 _PAIRS: Final = "_xla_send_recv_source_target_pairs"
 
 
 def names_partners(i: HloInstruction) -> bool:
-    """Whether a send or recv says which device sends to which."""
+    """Whether a send or recv has source-target pairs."""
     return not i.get("is_host_transfer") and _PAIRS in dict(i.frontend_attributes)
 
 
 def _partner(i: HloInstruction) -> tuple[participant.Participant, int | None]:
-    """This device, and the one that it sends to or receives from; None where it does neither.
+    """This device, and the one that it sends to or receives from, or None.
 
     Raises:
-        UnimplementedError: the program runs on one device, or does not say who sends to whom.
+        UnimplementedError: the program runs on one device, or has no source-target pairs.
     """
     here = participant.current()
     text = dict(i.frontend_attributes).get(_PAIRS)
@@ -334,7 +350,7 @@ def _send_done(ev: Evaluator, i: HloInstruction, state: Value) -> Value:
 
 @rule("recv")
 def _recv(ev: Evaluator, i: HloInstruction, token: Value) -> Value:
-    """Zeros, which recv-done replaces by what comes."""
+    """Zeros, which recv-done replaces by the received value."""
     _partner(i)
     shape = subshape(i.shape, (0,))
     return _zeros(shape), np.zeros((), np.uint32), TOKEN
@@ -355,7 +371,7 @@ def _zeros(shape: Shape) -> Value:
     return np.zeros(shape.as_array().dimensions, shape.as_array().dtype)
 
 
-# -- numbers --------------------------------------------------------------------------------------------------------
+# -- numbers ---------------------------------------------------------------------------------------
 
 
 @rule("partition-id", "replica-id")

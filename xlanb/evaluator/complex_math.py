@@ -1,8 +1,9 @@
-"""Complex arithmetic by parts, by the formulas of XLA's elemental_ir_emitter.cc, which determine
-results for infinities, NaN and signed zeros.
+"""Complex arithmetic by parts, by the formulas of XLA's elemental_ir_emitter.cc.
 
-NumPy's own differ there: its products are contracted (a fused multiply-add keeps what would overflow), its powers and tangents have other limits. XLA:CPU
-takes subnormal numbers for zero, also as intermediate results; here and in compiled code they stay what they are.
+They determine results for infinities, NaN and signed zeros. NumPy's differ there: its products are
+contracted (a fused multiply-add avoids an overflow), and its powers and tangents have other limits.
+XLA:CPU flushes subnormal numbers to zero, also as intermediate results; here and in compiled code
+they are kept.
 """
 
 from __future__ import annotations
@@ -13,19 +14,22 @@ from xlanb.evaluator.values import Array
 
 
 def of_parts(re: Array, im: Array) -> Array:
-    """A complex array; re + 1j * im would make NaN of an infinite part."""
+    """A complex array of its parts; re + 1j * im would turn an infinite part into NaN."""
     out = np.empty(np.broadcast_shapes(np.shape(re), np.shape(im)), np.result_type(re, np.complex64))
     out.real, out.imag = re, im
     return out
 
 
 def multiply(x: Array, y: Array) -> Array:
-    """The product: four products of parts, each rounded."""
+    """The product, from four products of parts, each rounded."""
     return of_parts(x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real)
 
 
 def divide(x: Array, y: Array) -> Array:
-    """R. L. Smith's quotient, the larger part of the divisor divided out first; what comes out as NaN is recovered as C99 (annex G.5.1) does."""
+    """R. L. Smith's quotient, which scales by the larger part of the divisor.
+
+    NaN results are recovered as in C99 (annex G.5.1).
+    """
     swapped = np.abs(y.real) < np.abs(y.imag)
     big, small = np.where(swapped, y.imag, y.real), np.where(swapped, y.real, y.imag)
     ratio = small / big
@@ -40,7 +44,10 @@ def divide(x: Array, y: Array) -> Array:
 
 
 def _recovered(x: Array, y: Array, quotient: Array, lost: Array) -> Array:
-    """The quotient with the limits where it is lost: division by zero, of the infinite, by the infinite."""
+    """The quotient with its limits where it is NaN.
+
+    These are division by zero, of infinities, and by infinities.
+    """
     a, b, c, d = (np.broadcast_to(part, quotient.shape)[lost] for part in (x.real, x.imag, y.real, y.imag))
     x_finite, y_finite = np.isfinite(a) & np.isfinite(b), np.isfinite(c) & np.isfinite(d)
     x_infinite, y_infinite = np.isinf(a) | np.isinf(b), np.isinf(c) | np.isinf(d)
@@ -58,7 +65,8 @@ def _recovered(x: Array, y: Array, quotient: Array, lost: Array) -> Array:
 def power(x: Array, y: Array) -> Array:
     """|x|^c e^(-d t) (cos q + i sin q) with y = c + i d, t the angle of x, q = c t + d log|x|.
 
-    x^0 and 1^y are one, a positive real power of zero is zero, one of infinity infinity, a negative one zero.
+    x^0 and 1^y are 1. A positive real power of 0 is 0, of infinity infinity; a negative one of
+    infinity is 0.
     """
     size, angle = np.abs(x), np.arctan2(x.imag, x.real)
     c, d = y.real, y.imag
@@ -82,7 +90,10 @@ def atan2(y: Array, x: Array) -> Array:
 
 
 def tanh(z: Array) -> Array:
-    """(e^2x - e^-2x + 4i sin y cos y) / (e^2x + e^-2x - 2 + 4 cos^2 y); an infinite x decides whatever y is."""
+    """(e^2x - e^-2x + 4i sin y cos y) / (e^2x + e^-2x - 2 + 4 cos^2 y) for z = x + i y.
+
+    An infinite x determines the result for any y.
+    """
     x, y = z.real, z.imag
     grown, shrunk = np.expm1(x + x), np.expm1(-(x + x))
     cos = np.cos(y)

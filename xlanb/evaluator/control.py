@@ -1,4 +1,4 @@
-"""Control flow and calls, and what only orders or marks."""
+"""Control flow, calls, and opcodes that only order or annotate."""
 
 from __future__ import annotations
 
@@ -36,11 +36,14 @@ def _map(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
 
 @rule("while")
 def _while(ev: Evaluator, i: HloInstruction, state: Value) -> Value:
-    """A loop that stays where it is for ever has that state as its value, for XLA may take every loop to end; one that goes round in a circle
-    of several states is refused. Circles are found by comparing with an earlier state, a later one at every power of two (Brent 1980).
+    """The value of a loop.
+
+    A loop whose state never changes has that state as its value, since XLA may assume that loops
+    terminate. A loop that cycles through several states raises. Cycles are found by comparison with
+    an earlier state, which is updated at every power of two (Brent 1980).
     """
     condition, body = i.attributes["condition"], i.attributes["body"]
-    if acts(i):  # what the host gives may end it
+    if acts(i):  # values from the host may end it
         while bool(ev.call(condition, (state,))):
             state = ev.call(body, (state,))
         return state
@@ -58,7 +61,7 @@ def _while(ev: Evaluator, i: HloInstruction, state: Value) -> Value:
 
 
 def _is_same(a: Value, b: Value) -> bool:
-    """Whether two values are equal to the bit; scalars, the counters among them, are looked at first."""
+    """Whether two values are bitwise equal; compares scalars, such as counters, first."""
     pairs = [(x, y) for x, y in zip(leaves(a), leaves(b), strict=True) if x is not y]
     if any(x.size == 1 and x != y and x == x for x, y in pairs):  # noqa: PLR0124 - NaN may be the same NaN
         return False
@@ -66,13 +69,16 @@ def _is_same(a: Value, b: Value) -> bool:
 
 
 def branches(i: HloInstruction) -> tuple[HloComputation, ...]:
-    """The computations of a conditional in the order of the operands that they take: of a predicate's form that of true comes first."""
+    """The computations of a conditional in the order of their operands.
+
+    For a predicate the true branch comes first.
+    """
     many: tuple[HloComputation, ...] | None = i.attributes.get("branch_computations")
     return many or (i.attributes["true_computation"], i.attributes["false_computation"])
 
 
 def _branch_numbers(index: Array, count: int) -> Array:
-    """Which branch each index chooses; one out of range takes the last."""
+    """The branch that each index selects; one out of range selects the last."""
     if index.dtype == np.bool_:
         return np.where(index, 0, 1)
     number = index.astype(np.int64)
@@ -101,8 +107,8 @@ def _after_all(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
     return TOKEN
 
 
-# -- asynchronous pairs ---------------------------------------------------------------------------------------------
-# A start gives (operands, result, ...) in the shape that the instruction has; done takes the result out of it.
+# -- asynchronous pairs ----------------------------------------------------------------------------
+# A start returns (operands, result, ...), as in its shape; a done takes the result out of it.
 
 
 @rule("async-start")
@@ -125,7 +131,10 @@ def _async_done(ev: Evaluator, i: HloInstruction, state: tuple[Value, ...]) -> V
 
 
 def _async_state(ev: Evaluator, i: HloInstruction, operands: tuple[Value, ...]) -> Value:
-    """`((operands), result, ...)`; the result is that of the computation once all operands are there and the shape has it."""
+    """`((operands), result, ...)`.
+
+    The result is computed once all operands are present and the shape includes it.
+    """
     _, output, *rest = _async_parts(i)
     called = _async_computation(i)
     is_whole = len(operands) == len(called.parameters) and compatible(output, called.root.shape)
@@ -163,7 +172,7 @@ def _blank(shape: Any) -> Value:
     return np.zeros(shape.dimensions, shape.dtype) if shape.is_array else TOKEN
 
 
-# -- many evaluations at once ---------------------------------------------------------------------------------------
+# -- many evaluations at once ----------------------------------------------------------------------
 
 
 @lifted_rule("call", "map")
@@ -178,14 +187,14 @@ def _fusion_lifted(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
 
 @lifted_rule("conditional")
 def _conditional_lifted(ev: Evaluator, i: HloInstruction, index: Array, *operands: Value) -> Value:
-    """Every branch for the elements that choose it."""
+    """Evaluate every branch for the elements that select it."""
     shape = np.broadcast_shapes(index.shape, *(leaf.shape for o in operands for leaf in leaves(o)))
     computations = branches(i)
     chosen = np.broadcast_to(_branch_numbers(index, len(computations)), shape)
     result: Value = None
     for k, computation in enumerate(computations):
         here = chosen == k
-        # With no element at all some branch still has to say what there is none of.
+        # Without elements, evaluate some branch anyway to get the result's structure.
         if here.any() or (k == 0 and not here.size):
             result = _merge(result, ev.call_lifted(computation, (_select(operands[k], here, shape),)), here)
     return result
@@ -193,7 +202,7 @@ def _conditional_lifted(ev: Evaluator, i: HloInstruction, index: Array, *operand
 
 @lifted_rule("while")
 def _while_lifted(ev: Evaluator, i: HloInstruction, state: Value) -> Value:
-    """Elements leave the loop one by one; the body runs for those that stay."""
+    """Run the body for the elements whose condition still holds."""
     condition, body = i.attributes["condition"], i.attributes["body"]
     shape = np.broadcast_shapes(*(leaf.shape for leaf in leaves(state)))
     running = np.ones(shape, np.bool_)
@@ -213,7 +222,7 @@ def leaves(value: Value) -> list[Array]:
 
 
 def map_leaves(function: Any, value: Value, *others: Value) -> Value:
-    """A function applied to the arrays of equally nested values."""
+    """Apply a function to the arrays of equally nested values."""
     if isinstance(value, tuple):
         return tuple(map_leaves(function, *row) for row in zip(value, *others, strict=True))
     return function(value, *others)

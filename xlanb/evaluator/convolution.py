@@ -1,4 +1,4 @@
-"""convolution of any rank: patches by strides, then a matrix product for each group."""
+"""convolution of any rank: strided patches, then a matrix product per group."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from xlanb.shape.primitive_type import from_dtype
 if TYPE_CHECKING:
     from xlanb.evaluator.interpreter import Evaluator
 
-# Patches are laid out for so many elements of the result's batch at a time that they take no more than this.
+# The most bytes of patches that are laid out at a time.
 _PATCH_BYTES = 64 << 20
 
 
@@ -61,18 +61,21 @@ def convolve(
     batch_groups: int = 1,
     skips_padding: bool = False,
 ) -> Array:
-    """The convolution of lhs by the kernel rhs, as XLA defines it (a correlation, unless the window is reversed).
+    """The convolution of lhs by the kernel rhs, as XLA defines it.
+
+    It is a correlation, unless the window is reversed.
 
     Args:
-        lhs: input, its dimensions as `numbers` says.
+        lhs: input, with dimensions in the order of `numbers`.
         rhs: kernel.
-        window: one entry for each spatial dimension: padding, strides, dilation of input (base) and kernel (window).
+        window: one entry per spatial dimension: padding, strides, dilation of input (base) and
+            kernel (window).
         numbers: the dimension numbers.
         dtype: element type of the result.
-        feature_groups: input features fall into so many groups, each with kernels of its own.
-        batch_groups: the batch falls into so many groups, each with kernels of its own.
+        feature_groups: the number of groups of input features, each with its own kernels.
+        batch_groups: the number of groups of the batch, each with its own kernels.
         skips_padding: padding and holes are not multiplied, else they are zeros (see
-            `multiplies_padding`); NaN and infinity in the kernel tell the difference.
+            `multiplies_padding`). It matters for NaN and infinity in the kernel.
     """
     rank = len(numbers.input_spatial)
     dimensions = checked_window(window, rank)
@@ -96,14 +99,15 @@ def convolve(
         ]
         result = _correlate_inside(grouped, kernel, dimensions, inside, dtype)
     else:
-        result = _correlate(grouped, kernel, dimensions, places, dtype)  # [groups, batch, places..., out]
+        # [groups, batch, positions..., out]
+        result = _correlate(grouped, kernel, dimensions, places, dtype)
     merged = np.moveaxis(result, 0, -2).reshape(*result.shape[1:-1], groups * result.shape[-1])
     order = np.argsort([numbers.output_batch, *numbers.output_spatial, numbers.output_feature])
     return merged.transpose(order)
 
 
 def _prepared(image: Array, dimensions: tuple[WindowDimension, ...]) -> Array:
-    """The image with its base dilated and padded."""
+    """The image with base dilation and padding applied."""
     if all(d.padding_low == d.padding_high == 0 and d.base_dilation == 1 for d in dimensions):
         return np.ascontiguousarray(image)
     inner = tuple(PaddingDimension(d.padding_low, d.padding_high, d.base_dilation - 1) for d in dimensions)
@@ -111,7 +115,7 @@ def _prepared(image: Array, dimensions: tuple[WindowDimension, ...]) -> Array:
         max(0, -(n - 1) * d.base_dilation - 1 - d.padding_low - d.padding_high)
         for n, d in zip(image.shape[1:-1], dimensions, strict=True)
     )
-    if any(low_cut):  # no window fits anywhere: what is left of the image does not matter
+    if any(low_cut):  # no window fits: the rest of the image does not matter
         return np.zeros((image.shape[0], *(0 for _ in dimensions), image.shape[-1]), image.dtype)
     return padded(image, np.zeros((), image.dtype), (PaddingDimension(), *inner, PaddingDimension()))
 
@@ -129,7 +133,10 @@ def _correlate(
     places: tuple[int, ...],
     dtype: np.dtype[Any],
 ) -> Array:
-    """Groups of images [g, n, spatial..., c] by groups of kernels [g, spatial..., c, o]: [g, n, places..., o]."""
+    """Correlate images [g, n, spatial..., c] with kernels [g, spatial..., c, o] per group.
+
+    Returns [g, n, positions..., o].
+    """
     groups, batch, outputs = image.shape[0], image.shape[1], kernel.shape[-1]
     result = np.zeros((groups, batch, *places, outputs), dtype)
     if 0 in result.shape or 0 in kernel.shape:
@@ -137,7 +144,8 @@ def _correlate(
     patch = math.prod(kernel.shape[1:-1])
     flat_kernel = kernel.reshape(groups, patch, outputs)
     per_image = groups * math.prod(places) * patch * max(4, image.dtype.itemsize)
-    kind = product_type(primitive_type(image), primitive_type(kernel), from_dtype(dtype))  # the windows may be wider
+    # the windows' type may be wider
+    kind = product_type(primitive_type(image), primitive_type(kernel), from_dtype(dtype))
     windows = _windows(image, kernel.shape[1:-2], dimensions, places)
     for part in _parts((batch, *places), per_image):
         here = (slice(None), *part)
@@ -147,7 +155,10 @@ def _correlate(
 
 
 def _parts(sizes: Sequence[int], per_image: int) -> Iterator[tuple[slice, ...]]:
-    """Images, or rows of one image where it alone is too large, that are computed at once; `sizes` are [batch, places...]."""
+    """Slices of [batch, positions...] to compute at once.
+
+    They are several images, or some rows of an image that is too large.
+    """
     step = max(1, _PATCH_BYTES // per_image)
     rows = max(1, _PATCH_BYTES * sizes[1] // per_image) if len(sizes) > 1 else 1
     for first in range(0, sizes[0], step):
@@ -166,7 +177,10 @@ def _correlate_inside(
     inside: list[Array],
     dtype: np.dtype[Any],
 ) -> Array:
-    """As `_correlate`, but elements that are not there are skipped: `inside` says by dimension and place which offsets are."""
+    """As `_correlate`, but skip elements outside the image.
+
+    `inside` says, by dimension and position, which offsets are inside.
+    """
     places = tuple(d.shape[0] for d in inside)
     sizes = kernel.shape[1:-2]
     wide = product_type(primitive_type(image), primitive_type(kernel), from_dtype(dtype))
@@ -177,7 +191,7 @@ def _correlate_inside(
         taken = np.ones((), np.bool_)
         for axis, (table, o) in enumerate(zip(inside, offset, strict=True)):
             taken = taken & table[:, o].reshape([-1 if a == axis else 1 for a in range(len(places))])
-        tap = windows[(slice(None),) * (2 + len(places)) + offset]  # [g, n, places..., c]
+        tap = windows[(slice(None),) * (2 + len(places)) + offset]  # [g, n, positions..., c]
         flat = tap.reshape(tap.shape[0], -1, tap.shape[-1])
         added = product(flat, k[(slice(None), *offset)]).reshape(total.shape)
         total = total + np.where(taken[..., None], added, np.zeros((), x.dtype))
@@ -190,8 +204,9 @@ def _windows(
     dimensions: tuple[WindowDimension, ...],
     places: tuple[int, ...],
 ) -> Array:
-    """A view [g, n, places..., window..., c] of an image [g, n, spatial..., c]."""
-    image = image if image.dtype.isbuiltin == 1 else widen(image)  # NumPy takes strides of its own types only
+    """A view [g, n, positions..., window..., c] of an image [g, n, spatial..., c]."""
+    # NumPy takes strides only as Python integers
+    image = image if image.dtype.isbuiltin == 1 else widen(image)
     strides = image.strides[2:-1]
     by_place = [s * d.stride for s, d in zip(strides, dimensions, strict=True)]
     by_offset = [s * d.window_dilation for s, d in zip(strides, dimensions, strict=True)]

@@ -1,4 +1,4 @@
-"""custom-call: the targets that have a meaning without the library that they name."""
+"""custom-call: targets with semantics that do not need their library."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ from xlanb.shape.shape import subshape
 if TYPE_CHECKING:
     from xlanb.evaluator.interpreter import Evaluator
 
-# They mark, place or pin; the value goes through.
+# They annotate, place or pin a value, and return it.
 _IDENTITIES = frozenset(
-    "Sharding SPMDFullToShardShape SPMDShardToFullShape LayoutConstraint MoveToHost MoveToDevice annotate_device_placement Pin Unpin "
-    "ShardBarrierFrom ShardBarrierTo xla.sdy.FuncResultSharding xla.sdy.LocalToGlobalShape xla.sdy.GlobalToLocalShape SetBound".split()
+    (
+        "Sharding SPMDFullToShardShape SPMDShardToFullShape LayoutConstraint MoveToHost MoveToDevice "
+        "annotate_device_placement Pin Unpin ShardBarrierFrom ShardBarrierTo "
+        "xla.sdy.FuncResultSharding xla.sdy.LocalToGlobalShape xla.sdy.GlobalToLocalShape SetBound"
+    ).split()
 )
 
 
@@ -59,26 +62,32 @@ def _slice_to_dynamic(i: HloInstruction, *operands: Array) -> Value:
 
 
 def _allocate_buffer(i: HloInstruction) -> Value:
-    """What an allocation holds is not defined; zeros."""
+    """The contents of an allocation, which are undefined: zeros."""
     shape = i.array_shape
     return np.zeros(shape.dimensions, shape.dtype)
 
 
 def _qr(i: HloInstruction, a: Array) -> Value:
-    """The packed factors and the scales of the reflections, as LAPACK's geqrf gives them."""
+    """The packed factors and the scales of the reflections, as from LAPACK's geqrf."""
     packed, scales = np.linalg.qr(_wide(a), mode="raw")
     return np.swapaxes(packed, -1, -2).astype(a.dtype), scales.astype(a.dtype)
 
 
 def _householder_product(i: HloInstruction, a: Array, scales: Array) -> Value:
-    """The first columns of the product of the reflections that `a` holds below its diagonal (LAPACK's orgqr)."""
+    """The first columns of the product of reflections stored below the diagonal of `a`.
+
+    As LAPACK's orgqr.
+    """
     wide = _wide(a)
     q = reflected(wide, scales.astype(wide.dtype), np.broadcast_to(np.eye(*a.shape[-2:], dtype=wide.dtype), a.shape))
     return q.astype(a.dtype)
 
 
 def _eigh(i: HloInstruction, a: Array) -> Value:
-    """Eigenvectors as columns, and eigenvalues in ascending order; backend_config begins with whether the lower half is read."""
+    """Eigenvectors as columns, and eigenvalues in ascending order.
+
+    The first option in backend_config says whether the lower triangle is read.
+    """
     is_lower = i.backend_config.strip('"').startswith("1")
     values, vectors = np.linalg.eigh(_wide(a), UPLO="L" if is_lower else "U")
     return vectors.astype(a.dtype), values.astype(subshape(i.shape, (1,)).as_array().dtype)
@@ -110,11 +119,11 @@ _OPERANDS = {
     "TopK": "n",
     "tridiagonal_solve_perturbed_ffi": "n n n nk",
 }
-"""The dimensions of the operands after the batch dimensions (`check_operands`)."""
+"""The dimensions of operands after the batch dimensions (`check_operands`)."""
 
 
 def knows_target(target: str) -> bool:
-    """Whether a custom call of this target has a meaning here."""
+    """Whether custom calls of this target can be evaluated."""
     return target in _IDENTITIES or target in _TARGETS or lapack_routine(target) is not None
 
 

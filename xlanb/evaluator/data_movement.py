@@ -1,4 +1,4 @@
-"""Leaves, and operations that move elements about without computing."""
+"""Constants, iotas and the like, and operations that only move elements."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _parameter(ev: Evaluator, i: HloInstruction) -> Value:
 
 @rule("constant", lifted=True)
 def _constant(ev: Evaluator, i: HloInstruction) -> Value:
-    # Of a value that was left out of the text ({...}) XLA makes zeros, and so does the literal.
+    # XLA makes zeros of a value that the text elides ({...}), and so does the literal.
     return i.literal.numpy()
 
 
@@ -38,7 +38,7 @@ def _constant(ev: Evaluator, i: HloInstruction) -> Value:
 def _iota(ev: Evaluator, i: HloInstruction) -> Array:
     shape = i.array_shape
     axis = i.attributes["iota_dimension"]
-    size = shape.dimensions[axis] if shape.element_count else 0  # the others may be as long as they want
+    size = shape.dimensions[axis] if shape.element_count else 0  # other dimensions may be larger
     # XLA counts in the element type: integers wrap around, floats are rounded from the exact index.
     exact = shape.element_type.bits >= 16 or shape.element_type.is_integral
     values = np.empty(size, shape.dtype)
@@ -79,7 +79,10 @@ def _reshape(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
 
 
 def _actual_sizes(x: Array, shape: ArrayShape, inferred: int | None) -> list[int]:
-    """Sizes of a reshape to dynamic dimensions whose bounds hold more than there is: one of them has to give way."""
+    """Sizes of a reshape to dynamic dimensions whose bounds exceed the number of elements.
+
+    One of the dimensions is inferred from the others.
+    """
     sizes = list(shape.dimensions)
     dynamic = [d for d in range(shape.rank) if shape.is_dynamic_dimension(d)]
     if inferred is None or inferred < 0:
@@ -110,7 +113,7 @@ def _copy(ev: Evaluator, i: HloInstruction, x: Value) -> Value:
 
 @rule("bitcast")
 def _bitcast(ev: Evaluator, i: HloInstruction, x: Any) -> Any:
-    """The one rule that layouts bear upon: elements keep their place in memory."""
+    """The only rule that depends on layouts: elements keep their position in memory."""
     source, target = i.operands[0].shape, i.shape
     if not isinstance(source, ArrayShape) or not isinstance(target, ArrayShape) or not source.is_array:
         return x
@@ -134,14 +137,14 @@ def _same_scalar(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
 
 @lifted_rule("bitcast")
 def _same_bits(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
-    return np.ascontiguousarray(x).view(i.array_shape.dtype).reshape(x.shape)  # a scalar stays one
+    return np.ascontiguousarray(x).view(i.array_shape.dtype).reshape(x.shape)  # stays a scalar
 
 
 @rule("slice")
 def _slice(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
     cuts: tuple[SliceDimension, ...] = i.get("slice") or ()
     shape = i.array_shape
-    # A dynamic dimension taken whole stays as long as it is.
+    # A dynamic dimension that is taken whole keeps its size.
     return x[
         tuple(slice(c.start, None if shape.is_dynamic_dimension(d) else c.limit, c.stride) for d, c in enumerate(cuts))
     ]
@@ -153,7 +156,10 @@ def _concatenate(ev: Evaluator, i: HloInstruction, *operands: Array) -> Array:
 
 
 def padded(x: Array, value: Array, padding: tuple[PaddingDimension, ...]) -> Array:
-    """x within a scalar: `interior` of it between elements, then `low` and `high` at the ends, negative ones cutting away."""
+    """Pad x by a scalar: `interior` between elements, then `low` and `high` at the ends.
+
+    Negative `low` and `high` remove elements.
+    """
     spread = [n + max(n - 1, 0) * p.interior for n, p in zip(x.shape, padding, strict=True)]
     sizes = [max(n + p.low + p.high, 0) for n, p in zip(spread, padding, strict=True)]
     if any(n + p.low + p.high < 0 for n, p in zip(spread, padding, strict=True)):
@@ -162,7 +168,7 @@ def padded(x: Array, value: Array, padding: tuple[PaddingDimension, ...]) -> Arr
     target, source = [], []
     for n, size, p in zip(x.shape, sizes, padding, strict=True):
         step = p.interior + 1
-        first = max(0, -(p.low // step))  # the first element that is not cut away at the low end
+        first = max(0, -(p.low // step))  # the first element that is kept at the low end
         last = min(n, (size - 1 - p.low) // step + 1) if size else 0
         source.append(slice(first, max(last, first)))
         target.append(slice(p.low + first * step, max(p.low + first * step, p.low + (last - 1) * step + 1), step))
@@ -186,7 +192,10 @@ def _get_tuple_element(ev: Evaluator, i: HloInstruction, x: tuple[Value, ...]) -
 
 
 def clamped_starts(starts: tuple[Array, ...], sizes: tuple[int, ...], dimensions: tuple[int, ...]) -> list[int]:
-    """Start indices moved so that a box of `sizes` lies within `dimensions`; they may come as scalars or as one vector."""
+    """Start indices clamped so that a slice of `sizes` is within `dimensions`.
+
+    They are given as scalars or as one vector.
+    """
     if len(starts) == 1 and starts[0].ndim == 1:
         starts = tuple(starts[0])
     return [

@@ -1,4 +1,4 @@
-"""dot and its kin, by matrix products over batches."""
+"""dot, ragged-dot and scaled-dot, by batched matrix products."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ _EXACT_IN_DOUBLE = 2**53
 _PART = 1 << 29
 """The number of float multiplications that take well below a second."""
 _COPIED = 1 << 24
-"""Elements of an operand that are packed for BLAS at once."""
+"""The most elements of an operand that are packed for BLAS at once."""
 _SLOWER = 8
-"""How much slower integer products may be, for which there is no library."""
+"""How much slower integer products may be, since no library computes them."""
 
 
 def matmul(a: Array, b: Array, dtype: np.dtype[Any]) -> Array:
-    """Matrix products [..., m, k] x [..., k, n] in the type that XLA computes them in, given as `dtype`.
+    """Matrix products [..., m, k] x [..., k, n] in the type in which XLA computes them.
 
-    Narrow floats are multiplied and added in f32. Integers are exact modulo the width of the result.
+    The result is converted to `dtype`. Narrow floats are multiplied and added in f32. Integers are
+    exact modulo the width of the result.
     """
     kind = product_type(primitive_type(a), primitive_type(b), from_dtype(dtype))
     return convert(_matmul_of(convert(a, kind.dtype), convert(b, kind.dtype), kind), dtype)
 
 
 def _matmul_of(a: Array, b: Array, kind: PrimitiveType) -> Array:
-    """Matrix products whose operands and result are of one type."""
+    """Matrix products with operands and result of one type."""
     if kind is PrimitiveType.PRED:
         return np.asarray(np.matmul(a, b))
     a, b = widen(a), widen(b)
@@ -50,7 +51,8 @@ def _matmul_of(a: Array, b: Array, kind: PrimitiveType) -> Array:
 def product(a: Array, b: Array) -> Array:
     """Matrix products of floats or complex numbers.
 
-    Complex ones are four of parts: BLAS multiplies its sum by 1 + 0j, which makes NaN of infinities.
+    A complex product is four products of parts: BLAS multiplies its sum by 1 + 0j, which turns
+    infinities into NaN.
     """
     if not is_complex(a):
         return _product(a, b)
@@ -60,7 +62,7 @@ def product(a: Array, b: Array) -> Array:
 
 
 def _product(a: Array, b: Array) -> Array:
-    """np.matmul, a large one in parts, between which Python looks for signals."""
+    """np.matmul; a large one in parts, so that Python handles signals in between."""
     rows, inner, columns = a.shape[-2], a.shape[-1], b.shape[-1]
     limit = _PART if a.dtype.kind == "f" else _PART // _SLOWER
     if a.ndim != 3 or a.shape[0] != b.shape[0] or a.shape[0] * rows * inner * columns <= limit // _SLOWER:
@@ -72,7 +74,8 @@ def _product(a: Array, b: Array) -> Array:
     for first in range(0, a.shape[0], batches):
         some = slice(first, first + batches)
         for at in range(0, inner, length):
-            # Of a broadcast array, whose strides are 0, BLAS takes nothing: NumPy would multiply one by one.
+            # BLAS does not accept a broadcast array, whose strides are 0; NumPy would then use a
+            # slow loop.
             right = np.ascontiguousarray(b[some, at : at + length])
             for row in range(0, rows, step):
                 out[some, row : row + step] += np.ascontiguousarray(a[some, row : row + step, at : at + length]) @ right
@@ -80,7 +83,10 @@ def _product(a: Array, b: Array) -> Array:
 
 
 def _integer_matmul(a: Array, b: Array) -> Array:
-    """Through BLAS in f64 where that is exact, else in 64-bit integers, which wrap around as narrower ones do."""
+    """Integer products, through BLAS in f64 if that is exact, else in 64-bit integers.
+
+    The latter wrap around as narrower ones do.
+    """
     if not a.size or not b.size:
         return np.zeros(np.matmul(a, b).shape, np.int64)
     bound = max(abs(int(a.max())), abs(int(a.min()))) * max(abs(int(b.max())), abs(int(b.min()))) * a.shape[-1]
@@ -96,7 +102,10 @@ def dot_general(
     contracting: tuple[Sequence[int], Sequence[int]],
     dtype: np.dtype[Any],
 ) -> Array:
-    """Sum of products over the contracting dimensions; the result has the batch dimensions, then a's others, then b's."""
+    """Sum of products over the contracting dimensions.
+
+    The result has the batch dimensions, then a's free dimensions, then b's.
+    """
     free_a = [d for d in range(a.ndim) if d not in (*batch[0], *contracting[0])]
     free_b = [d for d in range(b.ndim) if d not in (*batch[1], *contracting[1])]
     sizes_batch = [a.shape[d] for d in batch[0]]
@@ -110,7 +119,7 @@ def dot_general(
 
 
 def _one_by_one(a: Array, b: Array, dtype: np.dtype[Any]) -> Array:
-    """Products [..., m, 1] x [..., 1, n], of which there is no sum: XLA multiplies, and -0 stays -0."""
+    """Products [..., m, 1] x [..., 1, n] without a sum: XLA multiplies, so -0 stays -0."""
     kind = product_type(primitive_type(a), primitive_type(b), from_dtype(dtype))
     x, y = (widen(convert(v, kind.dtype)) for v in (a, b))
     made = complex_math.multiply(x, y) if is_complex(x) else np.multiply(x, y)
@@ -134,7 +143,7 @@ def _dot(ev: Evaluator, i: HloInstruction, a: Array, b: Array) -> Array:
 
 @rule("scaled-dot")
 def _scaled_dot(ev: Evaluator, i: HloInstruction, a: Array, b: Array, a_scale: Array, b_scale: Array) -> Array:
-    """Each operand is multiplied by its scale, one for every block of elements, and then they are multiplied as by dot."""
+    """Multiply each operand by its scales, one per block of elements, then compute the dot."""
     batch, contracting = _numbers(i)
     return dot_general(_scaled(a, a_scale), _scaled(b, b_scale), batch, contracting, i.array_shape.dtype)
 
@@ -152,8 +161,10 @@ def _scaled(x: Array, scale: Array) -> Array:
 
 @rule("ragged-dot")
 def _ragged_dot(ev: Evaluator, i: HloInstruction, a: Array, b: Array, sizes: Array) -> Array:
-    """One group after the other along the ragged dimension of the lhs: rows of a group meet that group's matrix (mode 1: ragged non-contracting),
-    a ragged contracting dimension gives a result per group (mode 2), a ragged batch dimension is plain dot (mode 3).
+    """Compute one group after another along the ragged dimension of the lhs.
+
+    Mode 1, a free dimension: rows of a group are multiplied by that group's matrix. Mode 2, a
+    contracting dimension: one result per group. Mode 3, a batch dimension: a plain dot.
     """
     batch, contracting = _numbers(i)
     ragged = i.ints("lhs_ragged_dims")[0]
@@ -183,12 +194,13 @@ def _ragged_dot(ev: Evaluator, i: HloInstruction, a: Array, b: Array, sizes: Arr
         return np.stack(parts)
     total = parts[0]
     for p in parts[1:]:
-        total = convert(widen(total) + widen(p), dtype)  # of every element all parts but one are zero
+        # all parts but one of each element are zero
+        total = convert(widen(total) + widen(p), dtype)
     return total
 
 
 def _aligned(mask: Array, rank: int, axes: Sequence[int]) -> Array:
-    """A mask whose dimensions are those `axes` of the lhs, over all dimensions of the lhs."""
+    """Broadcast a mask over `axes` of the lhs to all dimensions of the lhs."""
     sizes = [1] * rank
     for axis, n in zip(axes, mask.shape, strict=True):
         sizes[axis] = n

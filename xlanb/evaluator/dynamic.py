@@ -1,4 +1,7 @@
-"""Dynamic dimensions: an array is held at its actual size, so a size is set by cutting and read off the value."""
+"""Dynamic dimensions: an array is stored at its actual size.
+
+So a size is set by slicing, and read from the array.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,10 @@ _TOGETHER = frozenset({O.MAP, O.REDUCE, O.REDUCE_WINDOW, O.SORT, O.CONCATENATE})
 
 
 def meeting(i: HloInstruction, found: EvaluationRule) -> EvaluationRule:
-    """The rule of an instruction, over operands that are cut to one size where their dynamic sizes differ.
+    """The rule of an instruction, with operands cut to one size if their dynamic sizes differ.
 
-    Of two sizes it is the smaller, but that of an elementwise operation's operand of size 1 gives way
-    to the other's; so XLA has it.
+    It is the smaller of two sizes. But for an elementwise operation, an operand of size 1 takes the
+    other's size, as in XLA.
     """
     shapes = [o.shape for o in i.operands if isinstance(o.shape, ArrayShape)]
     if len(shapes) < len(i.operands) or not any(s.is_dynamic for s in shapes):
@@ -92,8 +95,9 @@ def _get_dimension_size(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
 
 @rule("set-dimension-size")
 def _set_dimension_size(ev: Evaluator, i: HloInstruction, x: Array, size: Array) -> Array:
-    """Drop elements beyond the new size; if the size grows, fill with zeros, which must not be
-    read.
+    """Drop elements beyond the new size.
+
+    If the size grows, fill with zeros, which must not be read.
     """
     axis = i.dimensions[0]
     shape = i.array_shape
@@ -107,7 +111,7 @@ def _set_dimension_size(ev: Evaluator, i: HloInstruction, x: Array, size: Array)
 
 
 def resized(x: Array, axis: int, size: int) -> Array:
-    """x with one dimension cut or filled up with zeros."""
+    """x with one dimension cut, or extended with zeros."""
     if size <= x.shape[axis]:
         return x[(slice(None),) * axis + (slice(size),)]
     sizes = list(x.shape)

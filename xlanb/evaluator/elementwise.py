@@ -1,7 +1,7 @@
 """Elementwise arithmetic: floating-point, complex and integer numbers, predicates.
 
-Every rule here is lifted: it works by broadcasting and never looks at the instruction's dimensions. Narrow floats are computed in f32 and rounded
-once; integers wrap around.
+Every rule here is lifted: it works by broadcasting and never uses the instruction's dimensions.
+Narrow floats are computed in f32 and rounded once; integers wrap around.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Function = Callable[..., Array]
 
 
 def _simple(opcode: str, function: Function) -> None:
-    """Register a NumPy function of operands of one element type, which is the result's too."""
+    """Register a NumPy function whose operands and result have one element type."""
 
     def apply(ev: Evaluator, i: HloInstruction, /, *operands: Any) -> Array:
         return narrow(function(*map(widen, operands)), operands[0].dtype)
@@ -44,7 +44,10 @@ def _simple(opcode: str, function: Function) -> None:
 
 
 def divide(x: Array, y: Array) -> Array:
-    """Quotient; of integers towards zero, all ones (-1) by zero, and the lowest number by -1 is itself."""
+    """The quotient.
+
+    Integers round toward zero; x/0 is -1 (all ones), and lowest/-1 is lowest.
+    """
     if is_complex(x):
         return complex_math.divide(x, y)
     if not is_integral(x):
@@ -58,7 +61,7 @@ def divide(x: Array, y: Array) -> Array:
 
 
 def remainder(x: Array, y: Array) -> Array:
-    """Remainder with the dividend's sign; of an integer by zero the dividend itself."""
+    """Remainder with the dividend's sign; integer x % 0 is x."""
     _need_real(x)
     if not is_integral(x):
         return np.fmod(x, y)
@@ -66,7 +69,7 @@ def remainder(x: Array, y: Array) -> Array:
 
 
 def power(x: Array, y: Array) -> Array:
-    """x to the y; a negative power of an integer is 0, but for the powers of 1 and -1."""
+    """x to the y; a negative power of an integer is 0, except powers of 1 and -1."""
     if is_complex(x):
         return complex_math.power(x, y)
     if not is_integral(x):
@@ -92,7 +95,7 @@ def minimum(x: Array, y: Array) -> Array:
 
 
 def check_order(x: Array) -> None:
-    """Refuse complex numbers.
+    """Raise for complex numbers.
 
     Raises:
         EvaluationError: the elements have no order.
@@ -129,7 +132,8 @@ def _log1p(x: Array) -> Array:
     if not is_complex(x):
         return np.log1p(x)
     size = np.maximum(np.abs(x.real), np.abs(x.imag))
-    # |1 + x| may overflow; and where x is small, the logarithm of a number near 1 is that of what it lacks: |1 + x|^2 - 1.
+    # |1 + x| may overflow. For small x, compute the logarithm from |1 + x|^2 - 1, since 1 + x loses
+    # precision.
     near = of_parts(np.log1p(x.real * (2 + x.real) + x.imag * x.imag) / 2, np.arctan2(x.imag, 1 + x.real))
     return np.select([size > 1e16, size < 0.5], [np.log(x), near], np.log1p(x))
 
@@ -188,7 +192,7 @@ def _erf(x: Array) -> Array:
 
 
 def _real_only(function: Callable[[Array], Array]) -> Function:
-    """A function of real numbers, computed in double: NumPy's single precision falls short of XLA's."""
+    """A function of real numbers in f64: NumPy's f32 functions are less accurate than XLA's."""
 
     def apply(x: Array) -> Array:
         _need_real(x)
@@ -296,17 +300,17 @@ _COMPARISONS: dict[str, Function] = {
 
 
 def total_order(x: Array) -> Array:
-    """Integers that sort as the floating-point numbers do in IEEE 754's total order: -NaN < -inf < ... < -0 < +0 < ... < NaN.
+    """Integers in the order of IEEE 754's total order of floats.
 
-    The one NaN of the fnuz types comes first, as XLA has it.
+    -NaN < -inf < ... < -0 < +0 < ... < NaN. The only NaN of the fnuz types comes first, as in XLA.
     """
     if primitive_type(x) is PrimitiveType.F8E8M0FNU:
-        return x.view(np.uint8)  # without a sign
+        return x.view(np.uint8)  # this type has no sign
     bits = x.view(np.dtype(f"i{x.dtype.itemsize}"))
     if primitive_type(x).bits < 8:
-        bits = (bits << 4).astype(np.int8)  # the sign of a four-bit number where a byte has it
+        bits = (bits << 4).astype(np.int8)  # move a four-bit number's sign to where a byte has it
     if primitive_type(x).is_fnuz:
-        return np.where(bits < 0, -bits | np.int8(-128), bits)  # NaN is -0's bits
+        return np.where(bits < 0, -bits | np.int8(-128), bits)  # NaN has the bits of -0
     return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
 
 

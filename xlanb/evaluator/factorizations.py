@@ -1,6 +1,7 @@
-"""Factorizations of single matrices by SciPy's LAPACK and BLAS, with the conventions of jaxlib's custom-calls; tridiagonal systems that may be singular.
+"""Factorizations of single matrices by SciPy's LAPACK and BLAS; tridiagonal systems.
 
-Nothing is written to an argument. A matrix with numbers that are not finite is not handed to an iteration, which may not end then: its results are NaN.
+They follow the conventions of jaxlib's custom calls. Arguments are never modified. A matrix with
+non-finite elements is not passed to an iteration, which might not end: its results are NaN.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ NOT_FINITE = -4
 """The info value for a matrix with non-finite elements."""
 _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 _WORK = 64
-"""Columns that LAPACK works on at once, for the size of workspaces."""
+"""The number of columns that LAPACK processes at once, for workspace sizes."""
 
 
 @cache
 def _routine(name: str, kind: str) -> Callable[..., Any]:
-    """A routine of LAPACK or BLAS for NumPy's character of a type; SciPy is imported when it is first needed."""
+    """A LAPACK or BLAS routine for NumPy's type character; imports SciPy on first use."""
     module = import_module("scipy.linalg.blas" if name == "trsm" else "scipy.linalg.lapack")
     return getattr(module, _LETTERS[kind] + name)  # type: ignore[no-any-return]
 
 
 def _lapack(name: str, a: Array) -> Callable[..., Any]:
-    """The routine for the type of an array; names that begin with or or sy have others for complex numbers."""
+    """The routine for an array's type; or* and sy* have other names for complex numbers."""
     if a.dtype.kind == "c":
         name = {"or": "un", "sy": "he"}.get(name[:2], name[:2]) + name[2:]
     return _routine(name, a.dtype.char)
 
 
 def each_matrix(compute: Callable[..., tuple[Any, ...]], a: Array, *others: Array) -> tuple[Array, ...]:
-    """The results of a function of one matrix (and of what the others have for it) for all of a batch."""
+    """Apply a function of one matrix to a batch, with the matching parts of the other arrays."""
     batch = a.shape[:-2]
     flat = a.reshape(-1, *a.shape[-2:])
     rest = [x.reshape(-1, *x.shape[len(batch) :]) for x in others]
@@ -45,11 +46,15 @@ def each_matrix(compute: Callable[..., tuple[Any, ...]], a: Array, *others: Arra
     return tuple(np.stack(x).reshape((*batch, *np.shape(x[0]))) for x in zip(*each, strict=True))
 
 
-# -- systems and factors --------------------------------------------------------------------------------------------
+# -- systems and factors ---------------------------------------------------------------------------
 
 
 def cholesky(a: Array, *, upper: bool) -> tuple[Array, np.int32]:
-    """(The factor in one triangle, the other as it was; 0 or the order of the first minor that is not positive: the triangle is NaN then.)"""
+    """Cholesky factor of one matrix, and info.
+
+    The other triangle is unchanged. info is 0, or the order of the first minor that is not
+    positive; then the factor is NaN.
+    """
     factor, info = _lapack("potrf", a)(a, lower=not upper, clean=False)
     if info > 0:
         (factor.T if upper else factor)[np.tril_indices(len(a))] = np.nan
@@ -57,7 +62,11 @@ def cholesky(a: Array, *, upper: bool) -> tuple[Array, np.int32]:
 
 
 def lu(a: Array) -> tuple[Array, Array, np.int32]:
-    """(L below the diagonal and U, for each row the row that it was exchanged with from 1 on, the first k with U[k, k] = 0 or 0), with partial pivoting."""
+    """LU factorization with partial pivoting.
+
+    Returns L (below the diagonal) and U packed; per row, the 1-based row that it was exchanged
+    with; and the first k with U[k, k] = 0, or 0.
+    """
     packed, pivots, info = _lapack("getrf", a)(a)
     return packed, pivots + 1, np.int32(info)
 
@@ -65,7 +74,11 @@ def lu(a: Array) -> tuple[Array, Array, np.int32]:
 def substitute(
     a: Array, b: Array, *, lower: bool, left: bool = True, unit: bool = False, transpose: str = "N"
 ) -> Array:
-    """x with op(a) x = b, or x op(a) = b, for a triangular a: op transposes ("T"), transposes and conjugates ("C") or does nothing ("N"). Nothing else of a is read."""
+    """x with op(a) x = b, or x op(a) = b unless `left`, for a triangular a.
+
+    op transposes ("T"), conjugates and transposes ("C") or does nothing ("N"). The other triangle
+    of a is not read.
+    """
     if not b.size:
         return np.array(b)
     solve, how = _lapack("trsm", a), "NTC".index(transpose)
@@ -81,7 +94,10 @@ def substitute(
 
 
 def _substitute_one_by_one(a: Array, b: Array, *, lower: bool, left: bool, unit: bool, transpose: str) -> Array:
-    """As `substitute`, of one matrix: where a BLAS spreads NaN depends on its tiles, here only to what follows from it."""
+    """As `substitute`, for one matrix, with NaN only in dependent elements.
+
+    In a BLAS, which elements become NaN depends on its tiles.
+    """
     if transpose != "N":
         a, lower = a.conj().T if transpose == "C" else a.T, not lower
     if not left:
@@ -99,9 +115,10 @@ def _substitute_one_by_one(a: Array, b: Array, *, lower: bool, left: bool, unit:
 def tridiagonal_solve(
     below: Array, diagonal: Array, above: Array, b: Array
 ) -> tuple[Array, Array, Array, Array, np.int32]:
-    """(Second superdiagonal, diagonal and superdiagonal of U; x; the first k with U[k, k] = 0 or 0) with partial pivoting.
+    """Solve a tridiagonal system with partial pivoting.
 
-    All diagonals have n elements: below[0] and above[-1] are outside of the matrix.
+    Returns the second superdiagonal, diagonal and superdiagonal of U; x; and the first k with U[k,
+    k] = 0, or 0. All diagonals have n elements: below[0] and above[-1] are outside the matrix.
     """
     n = len(diagonal)
     if n == 1:
@@ -112,13 +129,14 @@ def tridiagonal_solve(
     return made, d, np.append(u, above[-1:]), x, np.int32(info)
 
 
-# -- reflections ----------------------------------------------------------------------------------------------------
+# -- reflections -----------------------------------------------------------------------------------
 
 
 def reflected(packed: Array, scales: Array, c: Array, *, left: bool = True, adjoint: bool = False) -> Array:
-    """Q c, or c Q where not `left`, Q = H(0) H(1) ... of the reflections below the diagonal of `packed`; its adjoint on request.
+    """Q c, or c Q unless `left`; with `adjoint` the adjoint of Q.
 
-    LAPACK gets copies of the reflections: it changes and restores them, and `scales` may be a view of the same array.
+    Q = H(0) H(1) ... are the reflections below the diagonal of `packed`. LAPACK gets copies of
+    them: it changes and restores them, and `scales` may be a view of the same array.
     """
     count = scales.shape[-1]
     if not (count and c.size):
@@ -134,7 +152,11 @@ def reflected(packed: Array, scales: Array, c: Array, *, left: bool = True, adjo
 
 
 def pivoted_qr(a: Array, wanted: Array) -> tuple[Array, Array, Array]:
-    """(The packed factors, the columns in their new order from 1 on, the scales); columns with `wanted` != 0 go first and stay, then the longest goes first."""
+    """QR factorization with column pivoting.
+
+    Returns the packed factors, the 1-based columns in their new order, and the scales. Columns with
+    `wanted` != 0 come first and stay; then the longest column comes first.
+    """
     order = np.concatenate([np.flatnonzero(wanted), np.flatnonzero(wanted == 0)])
     fixed = int(np.count_nonzero(wanted))
     packed, done = a[:, order], min(fixed, len(a))
@@ -153,13 +175,19 @@ def pivoted_qr(a: Array, wanted: Array) -> tuple[Array, Array, Array]:
 
 
 def hessenberg(a: Array, low: int, high: int) -> tuple[Array, Array]:
-    """(H with the reflections below its subdiagonal, their scales) of rows and columns low..high, counted from 1."""
+    """Hessenberg form of rows and columns low..high, counted from 1.
+
+    Returns H with the reflections below its subdiagonal, and their scales.
+    """
     packed, scales, _ = _lapack("gehrd", a)(a, low - 1, high - 1)
     return packed, scales[: max(len(a) - 1, 0)]
 
 
 def tridiagonal(a: Array, *, lower: bool) -> tuple[Array, Array, Array, Array]:
-    """(The packed reflections in one triangle, diagonal, off-diagonal, scales) of a Hermitian matrix of which one triangle is read."""
+    """Tridiagonal form of a Hermitian matrix, of which one triangle is read.
+
+    Returns the packed reflections in one triangle, diagonal, off-diagonal and scales.
+    """
     if len(a) == 1:
         nothing = np.zeros(0, a.dtype)
         return a, a.diagonal().real, nothing.real, nothing
@@ -167,11 +195,11 @@ def tridiagonal(a: Array, *, lower: bool) -> tuple[Array, Array, Array, Array]:
     return packed, d, e, scales
 
 
-# -- eigenvalues ----------------------------------------------------------------------------------------------------
+# -- eigenvalues -----------------------------------------------------------------------------------
 
 
 def schur(a: Array) -> tuple[Array, Array, Array, np.int32]:
-    """(T, Z, eigenvalues as complex numbers, info) of the Schur form a = Z T Z^H of a square matrix."""
+    """The Schur form a = Z T Z^H of a square matrix: T, Z, complex eigenvalues, info."""
     wide = np.result_type(a.dtype, np.complex64)
     if not np.isfinite(a).all():
         nothing = np.full_like(a, np.nan)
@@ -182,7 +210,7 @@ def schur(a: Array) -> tuple[Array, Array, Array, np.int32]:
 
 
 def eigenvectors(a: Array) -> tuple[Array, Array, Array, np.int32]:
-    """(Eigenvalues, left and right eigenvectors as complex numbers, info) of a square matrix."""
+    """Complex eigenvalues, left and right eigenvectors, and info, of a square matrix."""
     wide = np.result_type(a.dtype, np.complex64)
     if not np.isfinite(a).all():
         nothing = np.full(a.shape, np.nan, wide)
@@ -195,7 +223,10 @@ def eigenvectors(a: Array) -> tuple[Array, Array, Array, np.int32]:
 
 
 def _paired(v: Array, imaginary: Array, wide: Any) -> Array:
-    """Complex eigenvectors of LAPACK's real ones: those of a pair are v[:, j] + i v[:, j + 1] and its conjugate."""
+    """Complex eigenvectors from LAPACK's real ones.
+
+    Those of a conjugate pair are v[:, j] + i v[:, j + 1] and its conjugate.
+    """
     made = v.astype(wide)
     for j in np.flatnonzero(imaginary > 0):
         made[:, j] = v[:, j] + 1j * v[:, j + 1]
@@ -203,16 +234,16 @@ def _paired(v: Array, imaginary: Array, wide: Any) -> Array:
     return made
 
 
-# -- tridiagonal systems that may be singular -----------------------------------------------------------------------
+# -- tridiagonal systems that may be singular ------------------------------------------------------
 
 
 def size1(x: Array) -> Array:
-    """What LAPACK compares when it chooses a pivot: |x|, of complex numbers |Re x| + |Im x|."""
+    """The magnitude by which LAPACK chooses pivots: |x|, or |Re x| + |Im x| if complex."""
     return np.abs(x.real) + np.abs(x.imag) if x.dtype.kind == "c" else np.abs(x)
 
 
 def _eliminated(below: Array, diagonal: Array, above: Array, b: Array) -> tuple[Array, Array, Array, Array]:
-    """(Second superdiagonal, diagonal and superdiagonal of U; the right-hand side of U x.)"""
+    """Second superdiagonal, diagonal and superdiagonal of U; the right-hand side of U x."""
     n = diagonal.shape[-1]
     d, u, x = np.array(diagonal), np.array(above), np.array(b)
     second = np.zeros_like(d)
@@ -240,7 +271,10 @@ def _eliminated(below: Array, diagonal: Array, above: Array, b: Array) -> tuple[
 
 
 def perturbed_tridiagonal_solve(below: Array, diagonal: Array, above: Array, b: Array) -> Array:
-    """The solution for one matrix, which may be singular: pivots that are too small to divide by are moved away from 0 by some epsilon of the largest element (LAPACK's lagts)."""
+    """The solution for one matrix, which may be singular (LAPACK's lagts).
+
+    Pivots too small to divide by are perturbed by some epsilon of the largest element.
+    """
     n = len(diagonal)
     second, d, u, x = _eliminated(below, diagonal, above, b)
     limits = np.finfo(size1(d).dtype)
@@ -257,7 +291,7 @@ def perturbed_tridiagonal_solve(below: Array, diagonal: Array, above: Array, b: 
 
 
 def _divided(row: Array, pivot: Any, by: float, tiny: float) -> Array:
-    """A row by a pivot, which is moved away from 0 by twice as much each time until nothing overflows."""
+    """Divide a row by a pivot, perturbed by doubling amounts until nothing overflows."""
     by = math.copysign(by, pivot.real)
     largest = float(np.abs(row).max(initial=0))
     while (size := abs(pivot)) < 1 and (size < tiny or largest * tiny > size):

@@ -1,5 +1,6 @@
-"""Infeed and outfeed: values that a running program receives from and sends to the host, in order,
-besides its arguments and results.
+"""Infeed and outfeed: values that a running program exchanges with the host, in order.
+
+These are in addition to its arguments and results.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ _SAY_AFTER = 1.0
 
 
 class RaisedError(Exception):
-    """An error of a function of the user's that a program calls: it travels through the interpreter as it is, to be raised as itself at the end."""
+    """An error raised by a user's function that a program calls.
+
+    It passes through the interpreter unchanged; the original error is raised at the end.
+    """
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
@@ -35,10 +39,11 @@ class RaisedError(Exception):
 
 
 class Feeds:
-    """Two queues between a program and whoever runs it, both first in first out, for any number of threads (XLA's XfeedManager on the CPU).
+    """Two FIFO queues between a program and its caller, for any number of threads.
 
-    A queue holds arrays: a tuple stands for its leaves, one after the other, so that what is given at once may be taken at several times and the other way round. What is
-    taken out of the outfeed has the structure that the program gave it.
+    As XLA's XfeedManager on the CPU. A queue holds arrays; a tuple is added as its leaves, so
+    values that are added together may be taken separately, and vice versa. Values taken from the
+    outfeed have the structure that the program gave them.
     """
 
     def __init__(self) -> None:
@@ -47,21 +52,22 @@ class Feeds:
         self._out: deque[Value] = deque()
         self._cancelled = 0
 
-    # -- the host's side ----------------------------------------------------------------------------------------
+    # -- the host's side ---------------------------------------------------------------------------
 
     def infeed(self, *values: Any) -> None:
-        """Give a program arrays, or (nested) tuples of them, copied; it takes them in this order."""
+        """Provide copies of arrays, or (nested) tuples of them, to a program in this order."""
         leaves = [np.array(leaf) for leaf in _leaves(values)]
         with self._monitor.lock:
             self._in.extend(leaves)
             self._monitor.notify()
 
     def outfeed(self, timeout: float | None = 0.0) -> Value:
-        """The next value that a program has provided; waits for at most `timeout` seconds, forever
-        if None (a signal interrupts).
+        """The next value that a program has provided.
+
+        Waits for at most `timeout` seconds, forever if None (a signal interrupts).
 
         Raises:
-            FeedError: there is nothing.
+            FeedError: there is no value.
         """
         taken = self._monitor.attempt(lambda: (self._out.popleft(),) if self._out else None, timeout)
         if taken is None:
@@ -70,28 +76,29 @@ class Feeds:
         return taken[0]
 
     def __len__(self) -> int:
-        """How many values `outfeed` has."""
+        """The number of values that `outfeed` can return."""
         return len(self._out)
 
     @property
     def pending(self) -> int:
-        """How many arrays no program has taken yet."""
+        """The number of arrays that no program has taken yet."""
         return len(self._in)
 
     def cancel(self) -> None:
-        """Whoever waits for data waits no longer."""
+        """Make all threads that wait for data raise."""
         with self._monitor.lock:
             self._cancelled += 1
             self._monitor.notify()
 
-    # -- the program's side -------------------------------------------------------------------------------------
+    # -- the program's side ------------------------------------------------------------------------
 
     def take(self, i: HloInstruction, shape: Shape) -> Value:
-        """What the host gives next for an infeed of a shape; waits for it.
+        """The host's next value for an infeed of a shape; waits for it.
 
         Raises:
-            FeedError: what comes next is something else, or no other thread runs that could give anything.
-            RaisedError: of a CancelledError: `cancel` was called.
+            FeedError: the next value has another shape, or no other thread runs that could provide
+                one.
+            RaisedError: with a CancelledError, if `cancel` was called.
         """
         if isinstance(shape, TupleShape):
             return tuple(self.take(i, s) for s in shape.shapes)
@@ -103,7 +110,7 @@ class Feeds:
         return value
 
     def give(self, value: Value) -> None:
-        """Put a value into the outfeed; it is copied."""
+        """Add a copy of a value to the outfeed."""
         copy = _copied(value)
         with self._monitor.lock:
             self._out.append(copy)

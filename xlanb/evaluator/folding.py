@@ -1,4 +1,7 @@
-"""Folding with a computation: recognising the common ones, and applying any other to whole arrays at once."""
+"""Reduce arrays by a computation.
+
+Common computations are recognized; any other is applied to whole arrays at once.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ from xlanb.hlo.opcode import HloOpcode
 if TYPE_CHECKING:
     from xlanb.evaluator.interpreter import Evaluator
 
-# Up to so many elements a fold goes from first to last, as XLA on the CPU does; beyond, neighbours are folded pairwise, which gives the same for
-# every associative computation and takes logarithmically many steps.
+# Up to this many elements, reduce in order, as XLA does on the CPU. Beyond, reduce adjacent pairs,
+# which gives the same for associative computations and takes a logarithmic number of steps.
 SEQUENTIAL_LIMIT = 4096
 
 _UFUNCS: dict[HloOpcode, np.ufunc] = {
@@ -38,13 +41,13 @@ _ON_PREDICATES: dict[HloOpcode, np.ufunc] = {
 
 @dataclass(frozen=True, slots=True)
 class Monoid:
-    """An associative operation that NumPy folds by itself."""
+    """An associative operation that NumPy can reduce by."""
 
     opcode: HloOpcode
     ufunc: np.ufunc
 
     def identity(self, dtype: np.dtype[Any]) -> Array:
-        """The scalar that changes nothing, for an accumulator's dtype."""
+        """The neutral scalar for an accumulator's dtype."""
         if self.opcode in (HloOpcode.ADD, HloOpcode.OR, HloOpcode.XOR):
             return np.zeros((), dtype)
         if self.opcode is HloOpcode.MULTIPLY:
@@ -65,24 +68,28 @@ class Monoid:
         return minimum(x, y) if self.opcode is HloOpcode.MINIMUM else np.asarray(self.ufunc(x, y))
 
     def reduce(self, x: Array, axes: tuple[int, ...]) -> Array:
-        """The operation over all of some dimensions."""
+        """Reduce by the operation over some dimensions."""
         total = np.asarray(self.ufunc.reduce(x, axis=axes, dtype=x.dtype, initial=self.identity(x.dtype)[()]))
         if self.opcode not in (HloOpcode.MAXIMUM, HloOpcode.MINIMUM) or not is_floating(x) or not (total == 0).any():
             return total
-        # NumPy's extremes of 0 and -0 are either: 0 is the larger.
+        # NumPy's minimum and maximum of 0 and -0 may be either; 0 must be larger.
         is_wanted = (x == 0) & (np.signbit(x) == (self.opcode is HloOpcode.MINIMUM))
         wanted = -0.0 if self.opcode is HloOpcode.MINIMUM else 0.0
         zero = np.where(is_wanted.any(axis=axes), x.dtype.type(wanted), x.dtype.type(-wanted))
         return np.where(total == 0, zero, total)
 
     def rounds(self, x: Array) -> bool:
-        """Whether every step of a reduction over x is rounded to a narrow float, so that the order
-        of the steps must be kept.
+        """Whether every step of a reduction over x is rounded to a narrow float.
+
+        The order of the steps must then be kept.
         """
         return self.opcode in (HloOpcode.ADD, HloOpcode.MULTIPLY) and is_floating(x) and widen(x).dtype != x.dtype
 
     def accumulator(self, x: Array) -> Array:
-        """x in the type in which it is folded: sums and products of f32 and c64 in the next wider one, of narrower floats in their own."""
+        """x in the type in which it is reduced.
+
+        Sums and products of f32 and c64 use the next wider type, of narrower floats their own.
+        """
         if self.opcode not in (HloOpcode.ADD, HloOpcode.MULTIPLY):
             return widen(x)
         if is_floating(x):
@@ -91,9 +98,9 @@ class Monoid:
 
 
 def monoid(computation: HloComputation, *arrays: Array) -> Monoid | None:
-    """The operation of a computation that combines its two parameters, and does nothing else; None for any other.
+    """The operation of a computation that only combines its two parameters, else None.
 
-    It is to fold these arrays; without one where they are of another type than the computation.
+    Also None if the arrays to reduce are of another type than the computation.
     """
     root = computation.root
     if root.opcode not in _UFUNCS or len(computation.parameters) != 2:
@@ -116,13 +123,13 @@ def monoid(computation: HloComputation, *arrays: Array) -> Monoid | None:
 
 
 def takes_second(computation: HloComputation) -> bool:
-    """Whether the computation gives its second parameter as it is: an update that overwrites."""
+    """Whether the computation returns its second parameter: an update that overwrites."""
     root = computation.root
     return root.opcode is HloOpcode.PARAMETER and len(computation.parameters) == 2 and root.parameter_number == 1
 
 
 def as_tuple(value: Value) -> tuple[Array, ...]:
-    """The arrays of a computation that gives one or several."""
+    """The arrays of a result, which may be one array or a tuple."""
     return value if isinstance(value, tuple) else (value,)
 
 
@@ -140,14 +147,15 @@ def fold(
     inits: Sequence[Array],
     axes: tuple[int, ...],
 ) -> tuple[Array, ...]:
-    """Arrays folded along axes, from initial scalars.
+    """Reduce arrays along axes, from initial scalars.
 
     Args:
         ev: the evaluator.
-        computation: takes the accumulators, then one element of each operand; gives the accumulators.
+        computation: takes the accumulators, then one element of each operand; returns the
+            accumulators.
         operands: equally shaped arrays.
         inits: a scalar for each.
-        axes: the dimensions to fold.
+        axes: the dimensions to reduce.
     """
     known = monoid(computation, operands[0], inits[0]) if len(operands) == 1 else None
     if known is not None:
@@ -171,20 +179,23 @@ def _fold_known(known: Monoid, x: Array, init: Array, axes: tuple[int, ...]) -> 
 
 
 def _fold_rounding(known: Monoid, x: Array, init: Array, axes: tuple[int, ...]) -> Array:
-    """Step by step from the initial value; NumPy's own reduce would add f16 pairwise in f32."""
+    """Reduce step by step from the initial value.
+
+    NumPy's own reduce would add f16 pairwise in f32.
+    """
     line = _lines(x, axes)
     steps = np.concatenate([np.broadcast_to(init, (1, *line.shape[1:])), line])
     return np.asarray(known.ufunc.accumulate(steps, axis=0)[-1])
 
 
 def _lines(x: Array, axes: tuple[int, ...]) -> Array:
-    """The folded dimensions first and as one, in row-major order."""
+    """Move the reduced dimensions to the front, merged into one, in row-major order."""
     kept = [d for d in range(x.ndim) if d not in axes]
     return x.transpose([*sorted(axes), *kept]).reshape(math.prod(x.shape[d] for d in axes), *(x.shape[d] for d in kept))
 
 
 def _fold_pairs(ev: Evaluator, computation: HloComputation, lines: list[Array]) -> list[Array]:
-    """Neighbours folded until one is left of each line; there is at least one."""
+    """Reduce adjacent elements until one is left per line; there must be at least one."""
     while (count := lines[0].shape[0]) > 1:
         pairs = combine(ev, computation, [x[0 : count - 1 : 2] for x in lines], [x[1::2] for x in lines])
         odd = count % 2

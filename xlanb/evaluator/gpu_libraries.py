@@ -1,4 +1,4 @@
-"""custom-call: the libraries that XLA:GPU's passes call, cuDNN's convolutions and cuBLAS's matrix products."""
+"""custom-call: cuDNN convolutions and cuBLAS matrix products, which XLA:GPU's passes call."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _with_workspace(shape: Shape, made: Array) -> Value:
 
 
 def _check_arrays(i: HloInstruction, operands: Sequence[Any]) -> None:
-    """Refuse operands that are tuples or tokens: a custom call's are not verified."""
+    """Raise if operands are tuples or tokens: the verifier does not check custom calls."""
     if not all(isinstance(x, np.ndarray) for x in operands):
         raise EvaluationError(f"{i.name} expected arrays, got {', '.join(map(describe, operands))}")
 
@@ -42,7 +42,7 @@ def _convolution(i: HloInstruction, *operands: Array) -> Value:
         raise EvaluationError(f"{i.name}: a convolution needs dim_labels, and two arrays and a result of the same rank")
     try:
         return _convolved(i, *operands)
-    except ValueError as error:  # a custom call's shapes are not verified
+    except ValueError as error:  # the verifier does not check a custom call's shapes
         raise EvaluationError(f"{i.name}: its arrays do not fit its window: {error}") from None
 
 
@@ -58,7 +58,7 @@ def _convolved(i: HloInstruction, lhs: Array, rhs: Array, *rest: Array) -> Value
 
 
 def _regrouped(x: Array, outer: int, inner: int, groups: int) -> Array:
-    """Dimension `outer`, which falls into groups, cut to one group's size, the groups in front of dimension `inner`."""
+    """Split dimension `outer` into groups, and move the groups before dimension `inner`."""
     moved = np.moveaxis(x, (outer, inner), (0, 1))
     parts = moved.reshape(groups, moved.shape[0] // groups, *moved.shape[1:])
     joined = np.moveaxis(parts, 0, 1)
@@ -67,7 +67,7 @@ def _regrouped(x: Array, outer: int, inner: int, groups: int) -> Array:
 
 
 def _activated(i: HloInstruction, made: Array, rest: tuple[Array, ...], feature: int) -> Array:
-    """The products scaled, the bias of each feature and the side input added, and the activation."""
+    """The scaled products plus bias and side input, after the activation."""
     a = cudnn_convolution.activation(i)
     if len(rest) not in (1, 2):
         raise EvaluationError(
@@ -105,7 +105,7 @@ def _gemm(i: HloInstruction, *operands: Array) -> Value:
     _check_arrays(i, operands)
     try:
         return _multiplied(i, g, *operands)
-    except (ValueError, IndexError) as error:  # a custom call's shapes are not verified
+    except (ValueError, IndexError) as error:  # the verifier does not check a custom call's shapes
         raise EvaluationError(f"{i.name}: its arrays do not fit its dimension numbers: {error}") from None
 
 
@@ -126,7 +126,7 @@ def _multiplied(i: HloInstruction, g: Gemm, lhs: Array, rhs: Array, *rest: Array
 
 
 def _triangular_solve(i: HloInstruction, *operands: Array) -> Value:
-    """x with op(a) x = b, or x op(a) = b, as the options in the backend config say."""
+    """x with op(a) x = b, or x op(a) = b, by the options in the backend config."""
     o = cublas_triangular_solve.options_of(i)
     check_operands(cublas_triangular_solve.TARGET, "nn nk" if o.left_side else "nn kn", operands)
     a, b = operands

@@ -1,4 +1,4 @@
-"""Interaction of a program with its host: infeed and outfeed, and Python functions embedded by JAX."""
+"""Interaction of a program with its host: infeed, outfeed, and JAX's Python callbacks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from xlanb.evaluator.interpreter import Evaluator
 
 CALLBACKS = ("xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback")
-"""Targets by which JAX calls Python (pure_callback, io_callback, debug.print): the backend_config names the function by its number in `HloModule.host_callbacks`."""
+"""Targets by which JAX calls Python (pure_callback, io_callback, debug.print).
+
+The backend_config holds the function's number in `HloModule.host_callbacks`.
+"""
 _OLD_CALLBACK = "xla_python_cpu_callback"
 _NUMBER = re.compile(r"\bindex\s*=\s*(\d+)")
 _FEEDS = frozenset({Op.INFEED, Op.OUTFEED})
@@ -31,8 +34,9 @@ _TRANSFERS = frozenset({Op.SEND, Op.SEND_DONE, Op.RECV, Op.RECV_DONE})
 
 
 def acts(i: HloInstruction) -> bool:
-    """Whether an instruction, or a computation it calls, has an effect on the host, so that it must
-    run even if its value is unused.
+    """Whether an instruction, or a computation it calls, has an effect on the host.
+
+    It must then run even if its value is unused.
     """
     if not i.has_side_effect:
         return False
@@ -71,11 +75,13 @@ def _outfeed(ev: Evaluator, i: HloInstruction, value: Value, token: Value) -> Va
 
 
 def callback(i: HloInstruction, *operands: Any) -> Value:
-    """The value of a custom call that calls a function of Python's with copies of the operands, which the function may keep.
+    """The value of a custom call that calls a Python function.
+
+    The function gets copies of the operands, which it may keep.
 
     Raises:
-        EvaluationError: the function is not known here.
-        RaisedError: of what the function raises.
+        EvaluationError: the function is not known in this process.
+        RaisedError: with the error that the function raises.
     """
     function = callback_function(i)
     if function is None:
@@ -93,13 +99,13 @@ def callback(i: HloInstruction, *operands: Any) -> Value:
 
 
 def callback_function(i: HloInstruction) -> Callable[..., Any] | None:
-    """The Python function that a custom call of `CALLBACKS` names; None where it is not known here."""
+    """The Python function of a custom call of `CALLBACKS`; None if not known in this process."""
     number, functions = callback_number(i), i.parent.module.host_callbacks
     return functions[number] if number is not None and number < len(functions) else None
 
 
 def callback_number(i: HloInstruction) -> int | None:
-    """The number by which a custom call of `CALLBACKS` names its function; None where it names none."""
+    """The number of the function of a custom call of `CALLBACKS`; None if it has none."""
     return _index(i.backend_config)
 
 
@@ -120,9 +126,10 @@ def _unknown(i: HloInstruction) -> EvaluationError:
 
 
 def old_callback(i: HloInstruction, *operands: Any) -> Value:
-    """What JAX made before version 0.6: the operand is an address in the process that made the module."""
+    """Raise for JAX before version 0.6, whose operand is an address in another process."""
     raise EvaluationError(
-        f'"{_OLD_CALLBACK}" calls an address in the process that created the module: newer releases of JAX call it by name'
+        f'"{_OLD_CALLBACK}" calls an address in the process that created the module: newer '
+        "releases of JAX call it by name"
     )
 
 
@@ -130,7 +137,7 @@ TARGETS = {**dict.fromkeys(CALLBACKS, callback), _OLD_CALLBACK: old_callback}
 
 
 def _kept(value: Value) -> Value:
-    """The function's own: it may keep it, and sees that writing to it has no effect."""
+    """A copy for the function, which may keep it; writing to it has no effect."""
     if value is TOKEN:
         return TOKEN
     copy = np.array(value, order="C")

@@ -1,4 +1,4 @@
-"""gather and scatter in full generality, by index arithmetic on flat indices."""
+"""gather and scatter in full generality, by arithmetic on flat indices."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
 
 def index_vectors(indices: Array, index_vector_dim: int) -> Array:
-    """Start indices as s64[batch..., n]: the dimension of the index vector last; it may be left out where n is 1."""
+    """Start indices as s64[batch..., n], with the dimension of the index vectors last.
+
+    That dimension may be implicit if n is 1.
+    """
     wide = widen(indices)
-    # u64 above the range of s64 is out of bounds either way
+    # u64 above s64's range is out of bounds either way
     whole = (
         np.minimum(wide, np.uint64(2**63 - 1)).astype(np.int64) if wide.dtype == np.uint64 else wide.astype(np.int64)
     )
@@ -37,7 +40,7 @@ def _starts(
     indices_batching: Sequence[int],
     vector_dim: int,
 ) -> list[Array | int]:
-    """For each operand dimension where the slices begin: an array over the batch, or 0 for all."""
+    """The starts of the slices by operand dimension: an array over the batch, or 0."""
     if vectors.shape[-1] != len(index_map):  # a dynamic dimension
         raise EvaluationError(f"index vectors have {vectors.shape[-1]} elements instead of {len(index_map)}")
     starts: list[Array | int] = [0] * rank
@@ -88,7 +91,10 @@ def _gather(ev: Evaluator, i: HloInstruction, x: Array, indices: Array) -> Array
 def _open_index(
     bound: int, size: int, start: Array | int, batch_rank: int, dimension: int, kept: Sequence[int]
 ) -> Array:
-    """Indices along one operand dimension as an array over (batch..., kept slice dimensions...), of size 1 where they do not vary."""
+    """Indices along one operand dimension, to be broadcast with the others.
+
+    An array over (batch..., kept slice dimensions...), of size 1 where they do not vary.
+    """
     first = np.clip(np.asarray(start), 0, bound - size)
     first = first.reshape(first.shape + (1,) * (batch_rank - first.ndim + len(kept)))
     along = np.arange(size).reshape([-1 if d == dimension else 1 for d in kept]) if dimension in kept else 0
@@ -100,7 +106,7 @@ def _scatter(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
     count = (len(operands) - 1) // 2
     targets, indices, updates = operands[:count], operands[count], operands[count + 1 :]
     flat, valid = _scatter_places(i, targets[0].shape, indices, updates[0].shape)
-    # Updates are combined in the order of the indices, and only then of the window.
+    # Updates are combined in the order of the indices first, then of the window.
     rank = updates[0].ndim
     window_dims = i.ints("update_window_dims")
     order = [*(d for d in range(rank) if d not in window_dims), *window_dims]
@@ -119,7 +125,10 @@ def _scatter(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
 def _scatter_places(
     i: HloInstruction, shape: tuple[int, ...], indices: Array, update_shape: tuple[int, ...]
 ) -> tuple[Array, Array]:
-    """For each update element its flat index in the operand, and whether its whole window lies within: XLA skips a window that does not."""
+    """The flat index in the operand of each update element, and whether its window is in bounds.
+
+    XLA skips a window that is not entirely in bounds.
+    """
     vector_dim = i.attributes["index_vector_dim"]
     vectors = index_vectors(indices, vector_dim)
     window_dims = i.ints("update_window_dims")
@@ -135,7 +144,8 @@ def _scatter_places(
     )
     if len(window_dims) + len(absent) != len(shape):
         raise EvaluationError(
-            f"{len(window_dims)} window dimensions and {len(absent)} omitted ones do not match an operand of {len(shape)} dimensions"
+            f"{len(window_dims)} window dimensions and {len(absent)} omitted ones do not match an "
+            f"operand of {len(shape)} dimensions"
         )
     batch_dims = [d for d in range(len(update_shape)) if d not in window_dims]
     flat: Array = np.zeros((1,) * len(update_shape), np.int64)
@@ -155,7 +165,7 @@ def _scatter_places(
 
 
 def _spread(start: Array, batch_dims: Sequence[int], rank: int) -> Array:
-    """An array over the batch as one over the updates' dimensions."""
+    """Broadcast an array over the batch to the updates' dimensions."""
     sizes = [1] * rank
     for axis, n in zip(batch_dims, start.shape, strict=False):
         sizes[axis] = n
@@ -169,13 +179,13 @@ def scatter_into(
     places: Array,
     updates: Sequence[Array],
 ) -> tuple[Array, ...]:
-    """Updates combined into flat arrays, in order.
+    """Combine updates into flat arrays, in order.
 
     Args:
         ev: the evaluator.
-        computation: takes the present elements, then one of each update; gives the new elements.
+        computation: takes the current elements, then one of each update; returns the new elements.
         targets: flat arrays.
-        places: s64[n], where each update goes; all in bounds.
+        places: s64[n], the index of each update; all in bounds.
         updates: an array [n] for each target.
     """
     known = monoid(computation, targets[0], updates[0]) if len(targets) == 1 else None
@@ -192,7 +202,7 @@ def scatter_into(
 
 
 def _last_at(places: Array) -> tuple[Array, Array]:
-    """The distinct places, and for each the number of the last update that goes there."""
+    """The distinct indices, and for each the number of its last update."""
     distinct, last = np.unique(places[::-1], return_index=True)
     return distinct, places.size - 1 - last
 
@@ -204,7 +214,7 @@ def _scatter_in_rounds(
     places: Array,
     updates: Sequence[Array],
 ) -> tuple[Array, ...]:
-    """The first update of every place at once, then the second of each, and so on."""
+    """Apply the first update of every index at once, then the second of each, and so on."""
     out = [np.array(t) for t in targets]
     order = np.argsort(places, kind="stable")
     ordered = places[order]

@@ -1,4 +1,4 @@
-"""The reference interpreter: walks a computation in post-order and applies the rule of each instruction."""
+"""The reference interpreter: walks a computation in post order and applies each rule."""
 
 from __future__ import annotations
 
@@ -42,11 +42,12 @@ MAX_STEPS = 10_000_000
 MAX_BYTES = 4 << 30
 MAX_DEPTH = 64
 
-# What a rule may raise on values that do not fit.
+# Errors that a rule may raise for values that do not match.
 _FAILURES = (XlanbError, np.linalg.LinAlgError)
-# What it may raise besides in a module that breaks a rule of HLO, which nobody need have asked; in one that does not it is a bug of the interpreter.
+# Further errors that it may raise if the module breaks a rule of HLO, which may not have been
+# verified. In a valid module they are bugs of the interpreter.
 _BUGS = (ArithmeticError, LookupError, ValueError, TypeError, AttributeError)
-# Their values are their operands' or were checked inside a called computation.
+# Their values are operands, or were checked inside a called computation.
 _TRANSPARENT = frozenset(
     {
         HloOpcode.TUPLE,
@@ -60,8 +61,9 @@ _TRANSPARENT = frozenset(
 
 @dataclass(slots=True)
 class _Step:
-    """One instruction of a plan: the slots of its operands and its value, and the slots that are
-    dead after it.
+    """One instruction of a plan.
+
+    The slots of its operands and its value, and the slots that are dead after it.
     """
 
     instruction: HloInstruction
@@ -71,14 +73,18 @@ class _Step:
     dead: tuple[int, ...]
     is_checked: bool
     is_long: bool
-    # what to find in the value where the shape is a static array's
+    # the expected value, if the shape is a static array's
     dtype: np.dtype[Any] | None
     dimensions: tuple[int, ...]
 
 
 @dataclass(slots=True)
 class _Plan:
-    """How to evaluate a computation: a slot for every instruction that the root needs or that acts, constants filled in."""
+    """How to evaluate a computation.
+
+    It has a slot for every instruction that the root depends on or that has an effect on the host.
+    Constants are filled in.
+    """
 
     initial: list[Value]
     root: int
@@ -87,16 +93,20 @@ class _Plan:
 
 
 class Evaluator:
-    """Evaluates computations of one module; the module must not change meanwhile.
+    """Evaluates computations of one module, which must not change in the meantime.
 
-    Hidden state (of rng and rng-get-and-update-state) lives here, so a new evaluator gives the same numbers again.
+    It holds the hidden state of rng and rng-get-and-update-state, so a new evaluator gives the same
+    numbers again.
 
     Args:
-        max_steps: instructions that may be evaluated, those of loop bodies counted each time.
-        max_bytes: size of the largest single value.
-        max_seconds: how long from now on further computations are entered (a loop's body, at each of its rounds).
-        seed: of the opcode rng; without one, instructions that read hidden state are refused.
-        feeds: where infeeds take from and outfeeds give to; without them an infeed is refused, and what an outfeed gives goes nowhere.
+        max_steps: the maximum number of evaluated instructions; those of loop bodies count each
+            time.
+        max_bytes: the maximum size of a single value.
+        max_seconds: how long from now on further computations are entered (a loop's body in each
+            iteration).
+        seed: for the opcode rng; without one, instructions that read hidden state raise.
+        feeds: the host's side of infeed and outfeed. Without it an infeed raises, and values of an
+            outfeed are dropped.
     """
 
     def __init__(
@@ -110,7 +120,7 @@ class Evaluator:
     ) -> None:
         self.seed = seed
         self.feeds = feeds
-        self.rng_state = 7  # XLA:CPU starts its 128-bit counter there
+        self.rng_state = 7  # the initial value of XLA:CPU's 128-bit counter
         self._steps_left = max_steps
         self._max_bytes = max_bytes
         self._deadline = time.monotonic() + max_seconds
@@ -119,14 +129,16 @@ class Evaluator:
         self._plans: dict[tuple[HloComputation, bool], _Plan] = {}
         self._liftable: dict[HloComputation, bool] = {}
 
-    # -- entry points -------------------------------------------------------------------------------------------
+    # -- entry points ------------------------------------------------------------------------------
 
     def run(self, computation: HloComputation, arguments: Sequence[Any]) -> Value:
-        """The result of a computation for arguments from outside, which are checked; arrays of the result are fresh.
+        """The result of a computation for external arguments, which are checked.
+
+        Arrays of the result are new.
 
         Raises:
-            EvaluationError: the arguments do not fit, or an instruction cannot be evaluated.
-            Exception: what a function of Python's raises that the computation calls.
+            EvaluationError: the arguments do not match, or an instruction cannot be evaluated.
+            Exception: raised by a Python function that the computation calls.
         """
         parameters = computation.parameters
         if len(arguments) != len(parameters):
@@ -150,16 +162,19 @@ class Evaluator:
         return self._walk(computation, arguments, lifted=False)
 
     def call_lifted(self, computation: HloComputation, arguments: tuple[Value, ...]) -> Value:
-        """Many evaluations of a scalar computation at once: each argument holds one element for each of them, and so does each result.
+        """Evaluate a scalar computation for many elements at once.
 
-        Arguments broadcast against each other; the results may be smaller than their broadcast shape, where they do not depend on all.
+        Each argument and each result holds one element per evaluation. Arguments broadcast against
+        each other. A result may be smaller than the broadcast shape, if it does not depend on all
+        arguments.
         """
         return self._walk(computation, arguments, lifted=True)
 
     def map(self, computation: HloComputation, arguments: Sequence[Array]) -> Value:
-        """A computation of scalars applied to each element of equally shaped arrays; a tuple of results gives a tuple of arrays.
+        """Apply a scalar computation to each element of equally shaped arrays.
 
-        Floats of another type than a parameter's (mixed precision) are converted to it.
+        A tuple of results gives a tuple of arrays. Floats of another type than a parameter's (mixed
+        precision) are converted to it.
         """
         wanted = [p.array_shape.dtype for p in computation.parameters]
         arguments = [narrow(a, t) for a, t in zip(arguments, wanted, strict=True)]
@@ -169,10 +184,10 @@ class Evaluator:
         return self._map_one_by_one(computation, [np.broadcast_to(a, shape) for a in arguments], shape)
 
     def is_liftable(self, computation: HloComputation) -> bool:
-        """Whether the computation works on scalars alone and every instruction has a lifted rule."""
+        """Whether the computation uses only scalars and every instruction has a lifted rule."""
         found = self._liftable.get(computation)
         if found is None:
-            self._liftable[computation] = False  # for a computation that calls itself
+            self._liftable[computation] = False  # for recursive computations
             found = self._liftable[computation] = all(
                 i.opcode in LIFTED and _is_scalar(i.shape) and all(map(self.is_liftable, i.called_computations))
                 for i in _reachable(computation)
@@ -180,7 +195,7 @@ class Evaluator:
         return found
 
     def apply(self, i: HloInstruction, operands: tuple[Value, ...]) -> Value:
-        """One instruction applied to operand values."""
+        """Apply one instruction to operand values."""
         return self._apply(self._step(i, RULES, (), 0, ()), operands, lifted=False)
 
     def checked(self, i: HloInstruction, value: Value) -> Value:
@@ -198,10 +213,10 @@ class Evaluator:
         return self._parameters[-1]
 
     def abandon(self) -> None:
-        """Let what still runs for this evaluator in another thread enter no further computation."""
+        """Make work of this evaluator in other threads enter no further computation."""
         self._is_abandoned = True
 
-    # -- the walk -----------------------------------------------------------------------------------------------
+    # -- the walk ----------------------------------------------------------------------------------
 
     def _walk(self, computation: HloComputation, arguments: tuple[Value, ...], *, lifted: bool) -> Value:
         if len(self._parameters) >= MAX_DEPTH:
@@ -318,7 +333,10 @@ class Evaluator:
         )
 
     def _map_one_by_one(self, computation: HloComputation, arguments: Sequence[Array], shape: tuple[int, ...]) -> Value:
-        """For computations that use arrays inside: the only place where elements are walked one by one."""
+        """Map a computation that uses arrays inside, one element at a time.
+
+        This is the only place that loops over elements.
+        """
         results = [
             self.call(computation, tuple(np.asarray(a[index]) for a in arguments)) for index in np.ndindex(shape)
         ]
@@ -329,7 +347,10 @@ class Evaluator:
 
 
 def _nothing(ev: Evaluator, i: HloInstruction, /, *operands: Any) -> Value:
-    """An elementwise instruction of no elements: compiled code computes none either, whatever their type."""
+    """The value of an elementwise instruction without elements, of any type.
+
+    Compiled code does not compute any either.
+    """
     return np.zeros(i.array_shape.dimensions, i.array_shape.dtype)
 
 
@@ -338,18 +359,18 @@ def _missing(ev: Evaluator, i: HloInstruction, /, *operands: Any) -> Value:
 
 
 def _reachable(computation: HloComputation) -> list[HloInstruction]:
-    """What the root needs, operands before users, the root last. What it does not need has no bearing on the result."""
+    """The instructions that the root depends on, operands before users; others don't matter."""
     return _ordered([computation.root])
 
 
 def _needed(computation: HloComputation) -> list[HloInstruction]:
-    """What the root needs, and what acts on the host whether or not the root needs it."""
+    """The instructions that the root depends on, and those with an effect on the host."""
     acting = [i for i in computation if i.has_side_effect and i is not computation.root and acts(i)]
     return _ordered([*acting, computation.root])
 
 
 def _ordered(wanted: Sequence[HloInstruction]) -> list[HloInstruction]:
-    """Instructions and what they need, operands before users, in the order of `wanted` otherwise."""
+    """Instructions and their dependencies, operands before users, else in the order of `wanted`."""
     order: list[HloInstruction] = []
     first = set(wanted)
     done: set[HloInstruction] = set()
@@ -391,7 +412,7 @@ def _broadcast(value: Value, shape: tuple[int, ...]) -> Value:
 
 
 def _result(i: HloInstruction, value: Value) -> Value:
-    """The value of an instruction for those outside: arrays of their own."""
+    """The value of an instruction for callers: new arrays."""
     try:
         return _fresh(value)
     except MemoryError as error:
@@ -414,7 +435,7 @@ def _argument(argument: Any, parameter: HloInstruction) -> Value:
 
 
 def _converted(argument: Any, shape: Shape, label: str) -> Value:
-    """What a caller handed over as a value; plain Python numbers take the parameter's element type."""
+    """A caller's argument as a value; Python numbers take the parameter's element type."""
     if isinstance(shape, TupleShape):
         if isinstance(argument, (tuple, list)) and len(argument) == len(shape.shapes):
             return tuple(_converted(a, s, label) for a, s in zip(argument, shape.shapes, strict=True))
@@ -434,7 +455,7 @@ def _converted(argument: Any, shape: Shape, label: str) -> Value:
 
 
 def _rounded(value: Value, i: HloInstruction) -> Value:
-    """A value in the float type that the instruction declares, where it takes floats of another one (mixed precision)."""
+    """A value converted to the instruction's float type, for mixed precision."""
     shape = i.shape
     if isinstance(shape, TupleShape) and isinstance(value, tuple) and len(value) == len(shape.shapes):
         return tuple(_narrowed(v, s, i) for v, s in zip(value, shape.shapes, strict=True))
@@ -451,7 +472,10 @@ def _narrowed(value: Value, shape: Shape, i: HloInstruction) -> Value:
 
 
 def _unexpected(i: HloInstruction, error: Exception) -> XlanbError:
-    """The error where a rule fails in a way that it should not: the module's fault where it breaks a rule of HLO."""
+    """The error for a rule that fails unexpectedly.
+
+    It is the module's fault if that breaks a rule of HLO, else an internal error.
+    """
     try:
         i.parent.module.verify(executable=True)
     except XlanbError as fault:
@@ -464,8 +488,10 @@ def _located(i: HloInstruction, problem: str, kind: type[InstructionError] = Ins
 
 
 def _no_memory(i: HloInstruction) -> InstructionMemoryError:
-    """Values used by an instruction may be larger than its result, so it may need more memory than
-    is reported.
+    """An error for an instruction that runs out of memory.
+
+    Values that it uses may be larger than its result, so it may need more memory than the message
+    says.
     """
     size = i.shape.byte_size
     lack = out_of_memory(f"{i.name}, whose result is {i.shape.text(layout=False)}", size)
@@ -481,21 +507,25 @@ on_devices: Final[Hook[[HloModule, Sequence[Any], Feeds | None], Value]] = Hook(
 
 
 def evaluate(target: HloModule | HloComputation | str, *arrays: Any, feeds: Feeds | None = None) -> Value:
-    """The value of a module's entry computation (or of a computation, or of HLO text) for the given arguments.
+    """The value of a module's entry computation, or of a computation, for the given arguments.
 
-    The program of each of several devices (`xlanb.hlo.devices.is_per_device`) runs on that many: parameters and result that have a sharding are whole arrays, what has none is
-    the same on every device.
+    A program of each of several devices (`xlanb.hlo.devices.is_per_device`) runs on that many.
+    Parameters and results with a sharding are then whole arrays; those without are the same on
+    every device.
 
-    Layouts play no part: arrays are logical values. A tuple parameter takes a tuple, a tuple result is a tuple (nested as its shape is); a token is
-    None. An array with dynamic dimensions has its actual size. The semantics are those of XLA on the CPU (openxla.org/xla/operation_semantics).
+    Layouts are ignored: arrays are logical values. A tuple parameter takes a tuple, a tuple result
+    is a (nested) tuple; a token is None. An array with dynamic dimensions has its actual size. The
+    semantics are those of XLA on the CPU (openxla.org/xla/operation_semantics).
 
     Args:
         target: a module, a computation or HLO text.
-        *arrays: one for each parameter, of its shape and element type (ml_dtypes for those that NumPy lacks).
+        *arrays: one per parameter, of its shape and element type (ml_dtypes for those that NumPy
+            lacks).
         feeds: the host's side of infeed and outfeed.
 
     Raises:
-        EvaluationError: the arguments do not fit the parameters, or an instruction has no value; the message shows it.
+        EvaluationError: the arguments do not match the parameters, or an instruction has no value;
+            the message shows it.
         HloParseError: the text is not HLO.
     """
     if isinstance(target, str):
@@ -520,16 +550,16 @@ def evaluate_instruction(
     max_steps: int = MAX_STEPS,
     max_bytes: int = MAX_BYTES,
 ) -> Value:
-    """The value of one instruction, given those of its operands: what constant folding needs.
+    """The value of one instruction for given operand values, for constant folding.
 
     Args:
         i: the instruction; computations that it calls are evaluated too.
-        operands: a value for each operand, as `evaluate` gives them.
-        max_steps: instructions that may be evaluated in called computations.
-        max_bytes: the largest value that may come up.
+        operands: a value for each operand, as `evaluate` returns them.
+        max_steps: the maximum number of evaluated instructions in called computations.
+        max_bytes: the maximum size of a value.
 
     Raises:
-        EvaluationError: the instruction has no value that depends on its operands alone, or is past the limits.
+        EvaluationError: the value does not depend on the operands alone, or a limit is exceeded.
     """
     if i.opcode is HloOpcode.PARAMETER:
         raise _located(i, f"{i.opcode} has a value that does not depend on its operands alone")

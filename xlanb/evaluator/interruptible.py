@@ -1,8 +1,9 @@
 """Run long computations in a separate thread, so that a signal interrupts the evaluator at once.
 
-Python runs signal handlers in the main thread, between two bytecode instructions. A NumPy call that sorts, factorizes or
-gathers for minutes delays them. Here, the main thread waits for such a call instead of making it. If a handler raises (as
-that of Ctrl-C does), the call is abandoned: its thread ends when the call returns, and its result is dropped.
+Python runs signal handlers in the main thread, between two bytecode instructions. A NumPy call that
+sorts, factorizes or gathers for minutes delays them. So the main thread waits for such a call
+instead of making it. If a handler raises (as that of Ctrl-C does), the call is abandoned: its
+thread ends when the call returns, and its result is dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.threads import Helper
 
 SHORT_BYTES = 1 << 24
-"""Operands and results with a smaller total size take negligible time, except in SUPERLINEAR opcodes."""
+"""Smaller operands and results in total take negligible time, except in SUPERLINEAR opcodes."""
 SHORT_SUPERLINEAR_BYTES = 1 << 16
 
 SUPERLINEAR = frozenset(
@@ -33,7 +34,10 @@ _PASSED_ON = frozenset({Op.CALL, Op.FUSION, Op.WHILE, Op.CONDITIONAL})
 
 
 def is_long(i: HloInstruction) -> bool:
-    """Whether an instruction may take long, and calls no Python function that must run in the calling thread."""
+    """Whether an instruction may take long and can run in another thread.
+
+    An instruction that calls a Python function must run in the calling thread.
+    """
     limit = SHORT_SUPERLINEAR_BYTES if i.opcode in SUPERLINEAR else SHORT_BYTES
     if i.opcode in _PASSED_ON or i.shape.byte_size + sum(o.shape.byte_size for o in i.operands) < limit:
         return False
@@ -43,14 +47,15 @@ def is_long(i: HloInstruction) -> bool:
 
 
 def run(function: Callable[..., Any], *arguments: Any, abandon: Callable[[], None]) -> Any:
-    """What a function gives or raises, computed in a thread while this one waits; elsewhere than in the main thread, which alone sees signals, computed here.
+    """Call a function in another thread while this one waits; return or raise what it does.
 
-    Where a signal's handler raises, that comes out, after a call of `abandon`.
+    Only the main thread receives signals; in other threads the function is called directly. If a
+    signal's handler raises, `abandon` is called and the error propagates.
     """
     if not threads.HAS_THREADS or threading.get_ident() != threading.main_thread().ident:
         return function(*arguments)
     try:
-        call = _Call(function, arguments)  # a signal may come before the thread's start returns
+        call = _Call(function, arguments)  # a signal may arrive before the thread has started
         call.wait()
     except BaseException:
         abandon()
@@ -59,7 +64,7 @@ def run(function: Callable[..., Any], *arguments: Any, abandon: Callable[[], Non
 
 
 class _Call:
-    """A call in a thread of its own, in the context (of NumPy's error state, for one) of the thread that made it."""
+    """A call in its own thread, in the context of the calling thread (e.g. NumPy's error state)."""
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         self._function, self._arguments = function, arguments
@@ -80,7 +85,7 @@ class _Call:
         self._helper.wait()
 
     def result(self) -> Any:
-        """What the call gave, or raise what it raised."""
+        """Return what the call returned, or raise what it raised."""
         error, self._error = self._error, None
         if error is not None:
             raise error

@@ -1,9 +1,10 @@
-"""Custom calls of LAPACK routines as JAX emits them on CPUs (`lapack_sgetrf_ffi`), with the
-operands and results of jaxlib's lapack_kernels.
+"""LAPACK custom calls as JAX emits them on CPUs (`lapack_sgetrf_ffi`).
 
-NumPy and SciPy compute them, in the precision of the operands. Characters of options come as numbers (76 is "L"). `info` is what LAPACK gives: 0 for success, k > 0 for the
-k-th pivot, minor or eigenvalue that failed, -4 for NaN or inf in an argument whose values an iteration needs. Where LAPACK leaves a result undefined, the operand that it
-overwrites stands there, or zeros; factors and vectors that it did not find are NaN.
+Operands and results are those of jaxlib's lapack_kernels. NumPy and SciPy compute them, in the
+precision of the operands. Option characters are numbers (76 is "L"). `info` is LAPACK's: 0 for
+success, k > 0 for the k-th pivot, minor or eigenvalue that failed, -4 for NaN or inf in an argument
+of an iteration. If LAPACK leaves a result undefined, it is the operand that it overwrites, or
+zeros; factors and vectors that it did not find are NaN.
 """
 
 from __future__ import annotations
@@ -24,18 +25,24 @@ Options = Mapping[str, int]
 
 _TARGET = re.compile(r"lapack_([sdcz])([a-z0-9]+)_ffi")
 _TYPES = frozenset("fdFD")
-"""NumPy's characters of the types that LAPACK computes in."""
+"""NumPy's characters of the types that LAPACK supports."""
 _OPTION = re.compile(r"(\w+)\s*=\s*(true|false|-?\d+)")
 
 
 def lapack_name(target: str) -> tuple[str, str] | None:
-    """The letter of the element type (s, d, c or z) and the routine that a custom-call target names: `lapack_sgetrf_ffi` is ("s", "getrf"); None of others."""
+    """The type letter and routine of a custom-call target, or None.
+
+    The letter is s, d, c or z: `lapack_sgetrf_ffi` is ("s", "getrf").
+    """
     found = _TARGET.fullmatch(target)
     return (found[1], found[2]) if found else None
 
 
 def lapack_routine(target: str) -> Callable[..., Value] | None:
-    """The function behind a custom-call target, called with the instruction and its operands; None where there is none of this name."""
+    """The function of a custom-call target, or None.
+
+    It is called with the instruction and its operands.
+    """
     found = lapack_name(target)
     name = found[1] if found else ""
     routine = _ROUTINES.get(name)
@@ -63,12 +70,13 @@ def lapack_routine(target: str) -> Callable[..., Value] | None:
 
 
 def check_operands(name: str, letters_of_each: str, operands: Sequence[Any]) -> None:
-    """Refuse operands of other numbers or sizes than a routine takes, behind the dimensions of one batch.
+    """Raise if the number or dimensions of operands don't match a routine's.
 
-    The dimensions are letters, `mk t` those of a matrix and a vector: the same letter is the same size, t at most m and k.
+    Dimensions, after those of a batch, are letters: `mk t` are those of a matrix and a vector.
+    Equal letters are equal sizes; t is at most m and k.
 
     Raises:
-        EvaluationError: they do not fit.
+        EvaluationError: they do not match.
     """
     wanted = letters_of_each.split()
     if len(wanted) != len(operands) or not all(isinstance(x, np.ndarray) for x in operands):
@@ -88,7 +96,7 @@ def check_operands(name: str, letters_of_each: str, operands: Sequence[Any]) -> 
 
 
 def _operands(name: str, options: Options) -> str:
-    """The dimensions of a routine's operands, as `check_operands` has them."""
+    """The dimensions of a routine's operands, for `check_operands`."""
     if name == "trsm":
         return "nn nk" if options.get("side") == ord("L") else "nn kn"
     if name in ("ormqr", "unmqr"):
@@ -102,7 +110,10 @@ _OF_ANY_MATRIX = frozenset("geqrf gesdd gesvd getrf".split())
 
 
 def lapack_options(i: HloInstruction) -> dict[str, int]:
-    """The options of a custom-call as numbers: `{uplo = 76 : ui8, left = true}` is {"uplo": 76, "left": True}."""
+    """The options of a custom-call as numbers.
+
+    `{uplo = 76 : ui8, left = true}` is {"uplo": 76, "left": True}.
+    """
     found = _OPTION.findall(i.backend_config)
     return {name: value == "true" if value in ("true", "false") else int(value) for name, value in found}
 
@@ -118,9 +129,10 @@ def _adjoint(a: Array) -> Array:
 
 
 def _safely(compute: Callable[[Array], tuple[Array, ...]], a: Array, read: Array) -> tuple[tuple[Array, ...], Array]:
-    """(results, info) of an iteration of NumPy's for all matrices, of which it reads `read`.
+    """(results, info) of an iteration of NumPy's for all matrices.
 
-    Where one is not finite it is not begun, as it may not end; there, and where it fails, results are NaN and info is not 0.
+    `read` is the part that it reads. For a matrix with non-finite elements it is not started, since
+    it might not end; there, and if it fails, results are NaN and info is not 0.
     """
     batch = a.shape[:-2]
     is_finite = bool(np.isfinite(read).all())
@@ -138,7 +150,7 @@ def _safely(compute: Callable[[Array], tuple[Array, ...]], a: Array, read: Array
     return results, np.stack([info for _, info in each]).reshape(batch)
 
 
-# -- systems and factorizations -----------------------------------------------------------------------------------
+# -- systems and factorizations --------------------------------------------------------------------
 
 
 def _potrf(options: Options, a: Array) -> Value:
@@ -165,7 +177,7 @@ def _gtsv(options: Options, below: Array, diagonal: Array, above: Array, b: Arra
 
 
 def tridiagonal_solve_perturbed(i: HloInstruction, below: Array, diagonal: Array, above: Array, b: Array) -> Value:
-    """The solutions of tridiagonal systems that may be singular; the only result."""
+    """The solutions of tridiagonal systems that may be singular, the only result."""
     if not b.size:
         return np.array(b)
     n = diagonal.shape[-1]
@@ -191,7 +203,7 @@ def _ormqr(options: Options, a: Array, scales: Array, c: Array) -> Value:
     return (reflected(a, scales, c, left=left, adjoint=adjoint),)
 
 
-# -- eigenvalues and singular values ------------------------------------------------------------------------------
+# -- eigenvalues and singular values ---------------------------------------------------------------
 
 
 def _gesdd(options: Options, a: Array) -> Value:

@@ -27,7 +27,7 @@ def _fft(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
         raise EvaluationError(f"no such fft_type: {kind}")
     if 0 in x.shape or 0 in lengths:
         return np.zeros(i.array_shape.dimensions, dtype)
-    # SciPy transforms several lines at once, and is imported when it is first needed.
+    # SciPy transforms several lines at once; import it on first use.
     transform = getattr(import_module("scipy.fft"), f"{kind.lower()}n")
     return transform(widen(x), lengths, axes).astype(dtype, copy=False)  # type: ignore[no-any-return]
 
@@ -38,7 +38,10 @@ def _adjoint(a: Array) -> Array:
 
 @rule("cholesky")
 def _cholesky(ev: Evaluator, i: HloInstruction, a: Array) -> Array:
-    """The factor L of a = L L^H from the lower triangle, or its adjoint from the upper; NaN for a matrix that is not positive definite."""
+    """The factor L of a = L L^H from the lower triangle, or its adjoint from the upper.
+
+    NaN if a matrix is not positive definite.
+    """
     is_lower = bool(i.get("lower"))
     wide = widen(a) if is_lower else _adjoint(widen(a))
     lower = np.tril(wide)
@@ -46,12 +49,13 @@ def _cholesky(ev: Evaluator, i: HloInstruction, a: Array) -> Array:
     full = lower + _adjoint(np.tril(wide, -1))
     np.einsum("...ii->...i", full)[...] = diagonal
     factor = _cholesky_lower(full) if is_lower else _adjoint(_cholesky_lower(full))
-    has_nan = np.isnan(factor[..., -1:, -1:])  # a NaN in the triangle that is read reaches the last pivot
+    # a NaN in the triangle that is read propagates to the last pivot
+    has_nan = np.isnan(factor[..., -1:, -1:])
     return narrow(np.where(has_nan, factor.dtype.type(np.nan), factor), a.dtype)
 
 
 def _cholesky_lower(a: Array) -> Array:
-    """The lower factors; nothing but NaN where a matrix is not positive definite."""
+    """The lower factors; all NaN if a matrix is not positive definite."""
     try:
         return np.linalg.cholesky(a)
     except np.linalg.LinAlgError:
@@ -63,7 +67,7 @@ def _cholesky_lower(a: Array) -> Array:
 
 @rule("triangular-solve")
 def _triangular_solve(ev: Evaluator, i: HloInstruction, a: Array, b: Array) -> Array:
-    """x with op(a) x = b, or x op(a) = b where not left_side; only the triangle that `lower` names is read."""
+    """x with op(a) x = b, or x op(a) = b unless left_side; reads only the named triangle."""
     wide = widen(b)
     how = str(i.get("transpose_a") or "NO_TRANSPOSE")
     solved = substitute(

@@ -1,4 +1,4 @@
-"""Mixed precision: an operation on floats of several types is computed in the widest of them and rounded once."""
+"""Mixed precision: floats of several types are computed in the widest and rounded once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def unmixed(i: HloInstruction, found: EvaluationRule) -> EvaluationRule:
-    """The rule of an instruction, over operands in the type that it is computed in: `f32[] exponential(f8e5m2[] x)` is e^x in f32."""
+    """The rule of an instruction, with operands converted to the type it is computed in.
+
+    `f32[] exponential(f8e5m2[] x)` is e^x in f32.
+    """
     if part_type(i) is not None:
         return lambda ev, i, /, *operands: narrow(found(ev, i, *operands), i.array_shape.dtype)
     if i.called_computations or not isinstance(i.shape, ArrayShape) or not is_mixed(i):

@@ -1,4 +1,4 @@
-"""Batch normalisation and topk."""
+"""Batch normalization and topk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Norm:
-    """The arithmetic of one batch normalisation, every step rounded to the type that XLA:CPU computes it in."""
+    """The arithmetic of a batch normalization, each step rounded to the type that XLA:CPU uses."""
 
     def __init__(self, i: HloInstruction, x: Array) -> None:
         feature = i.attributes["feature_index"]
@@ -31,11 +31,11 @@ class _Norm:
         self.epsilon = self.dtype.type(i.attributes["epsilon"])
 
     def vectors(self, *vectors: Array) -> list[Array]:
-        """Vectors over the features so that they broadcast against x."""
+        """Vectors over the features, reshaped to broadcast against x."""
         return [narrow(v, self.dtype).reshape(self.shape) for v in vectors]
 
     def total(self, v: Array) -> Array:
-        """The sum over all but the features; f16 is rounded after each step, as other folds are."""
+        """The sum over all but the features; f16 is rounded after each step, as in reduce."""
         if self.dtype != np.float16:
             return narrow(v.sum(axis=self.axes, keepdims=True, dtype=np.float64), self.dtype)
         lines = np.moveaxis(v, self.axes, range(len(self.axes))).reshape(-1, *(v.shape[d] for d in _kept(v, self.axes)))
@@ -113,7 +113,10 @@ def _batch_norm_grad(
 
 
 def top_k(x: Array, k: int, *, largest: bool) -> tuple[Array, Array]:
-    """The k largest (or smallest, in IEEE's total order) of the last dimension, and where they were (s32); of equals the first comes first."""
+    """The k largest (or smallest) of the last dimension, and their indices (s32).
+
+    Floats are compared in IEEE's total order. Of equal elements the first comes first.
+    """
     check_order(x)
     order = order_by_key(total_order(np.ascontiguousarray(x)) if is_floating(x) else x, descending=largest)[..., :k]
     return np.take_along_axis(x, order, axis=-1), order.astype(np.int32)

@@ -1,6 +1,4 @@
-"""Participant: the interface by which a program on one of several devices communicates with the
-others.
-"""
+"""Participant: the interface by which a program on one device communicates with the others."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ Meaning = Callable[[Sequence[Value]], Sequence[Value]]
 
 
 class Participant(ABC):
-    """One device among those that a module runs on."""
+    """One of the devices that a module runs on."""
 
     def __init__(self, device: int, grid: DeviceGrid) -> None:
         self.device = device
@@ -28,22 +26,22 @@ class Participant(ABC):
 
     @abstractmethod
     def meet(self, i: HloInstruction, group: tuple[int, ...], value: Value, meaning: Meaning) -> Value:
-        """This device's part of the result of a collective; waits until all members of the group have come to it with theirs.
+        """This device's part of a collective's result; waits for all members of the group.
 
         Raises:
-            DeviceError: another member cannot come, or comes too late.
+            DeviceError: another member cannot take part, or is too late.
         """
 
     @abstractmethod
     def send(self, i: HloInstruction, target: int, channel: int, value: Value) -> None:
-        """Give a value to another device, which takes it when it likes."""
+        """Send a value to another device without waiting for it to receive."""
 
     @abstractmethod
     def receive(self, i: HloInstruction, source: int, channel: int) -> Value:
         """The next value that another device sends over a channel; waits for it.
 
         Raises:
-            DeviceError: the other device cannot send, or sends too late.
+            DeviceError: the other device cannot send, or is too late.
         """
 
 
@@ -51,12 +49,12 @@ _CURRENT: Final[ContextVar[Participant | None]] = ContextVar("xlanb.participant"
 
 
 def current() -> Participant | None:
-    """The device that this thread runs; None where a program runs on one alone."""
+    """The device that this thread runs; None if the program runs on one device."""
     return _CURRENT.get()
 
 
 @contextmanager
 def running_on(participant: Participant) -> Iterator[None]:
-    """Run what is called in the block on a device of several."""
+    """Run the block on one of several devices."""
     with bound(_CURRENT, participant):
         yield

@@ -1,5 +1,6 @@
-"""Random bits: rng-bit-generator with the same bits as XLA's expansions (Salmon et al., Parallel
-random numbers: as easy as 1, 2, 3, SC 2011).
+"""Random bits: rng-bit-generator with the same bits as XLA's expansions.
+
+Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def _halves(x: Array) -> tuple[Array, Array]:
 
 
 def _joined(low: Array, high: Array) -> Array:
-    """u64 of its low and high u32."""
+    """u64 from its low and high u32."""
     return low.astype(np.uint64) | (high.astype(np.uint64) << np.uint64(32))
 
 
@@ -72,13 +73,13 @@ def _threefry_counters(state: int, dimensions: tuple[int, ...]) -> tuple[Array, 
 
 
 def _split_dimension(dimensions: tuple[int, ...]) -> int:
-    """The first even dimension, else the largest: the two words of a counter make its halves."""
+    """The first even dimension, else the largest; the two words of a counter fill its halves."""
     even = next((d for d, n in enumerate(dimensions) if n % 2 == 0), None)
     return even if even is not None else max(range(len(dimensions)), key=lambda d: (dimensions[d], -d))
 
 
 def threefry_bits_32(key: int, state: int, dimensions: tuple[int, ...]) -> tuple[Array, int]:
-    """u32 of a shape, and the state after."""
+    """Random u32 of a shape, and the new state."""
     if not dimensions:
         words = threefry_2x32(_threefry_counters(state, (1,)), _key_words(key))
         return words[0].reshape(()), (state + 1) & _MASK_64
@@ -90,13 +91,13 @@ def threefry_bits_32(key: int, state: int, dimensions: tuple[int, ...]) -> tuple
 
 
 def threefry_bits_64(key: int, state: int, dimensions: tuple[int, ...]) -> tuple[Array, int]:
-    """u64 of a shape, and the state after."""
+    """Random u64 of a shape, and the new state."""
     words = threefry_2x32(_threefry_counters(state, dimensions), _key_words(key))
     return _joined(*words), (state + math.prod(dimensions)) & _MASK_64
 
 
 def philox_bits(key: int, state: int, count: int) -> tuple[Array, int]:
-    """At least `count` u32, four for every counter, and the 128-bit state after."""
+    """At least `count` random u32, four per counter, and the new 128-bit state."""
     blocks = -(-count // 4)
     low = np.arange(blocks, dtype=np.uint64) + np.uint64(state & _MASK_64)
     high = np.full(blocks, state >> 64, np.uint64) + (low < np.uint64(state & _MASK_64))
@@ -117,7 +118,7 @@ def _threefry_array(key: int, state: int, dimensions: tuple[int, ...], bits: int
 
 
 def _as_type(words: Array, shape: ArrayShape) -> Array:
-    """Random words as elements of a type: a narrow one takes the low bits."""
+    """Random words as elements of a type: a narrow one uses the low bits."""
     bits = shape.element_type.bits
     if bits < 8:
         return narrow(words.astype(np.uint8), np.dtype(shape.dtype))
@@ -140,7 +141,8 @@ def _rng_bit_generator(ev: Evaluator, i: HloInstruction, state: Array) -> Any:
         value, after = _threefry_array(key, words[1], shape.dimensions, shape.element_type.bits)
         rest = [after, *words[2:]]
     else:
-        # With two words the key serves as the upper half of the counter too; only the lower half is kept.
+        # If the state has two words, the key is also the upper half of the counter; only the lower
+        # half is kept.
         counter = (words[2] << 64) | words[1] if len(words) == 3 else (key << 64) | words[1]
         value, wide = _philox_array(key, counter, shape.dimensions, shape.element_type.bits)
         rest = [wide & _MASK_64, wide >> 64][: len(words) - 1]
@@ -164,7 +166,10 @@ def _rng_get_and_update_state(ev: Evaluator, i: HloInstruction) -> Array:
 
 @rule("rng")
 def _rng(ev: Evaluator, i: HloInstruction, a: Array, b: Array) -> Array:
-    """Numbers of the right distribution; which they are is the implementation's choice, here Philox keyed by the evaluator's seed."""
+    """Random numbers of the required distribution.
+
+    The generator is implementation-defined; here it is Philox keyed by the evaluator's seed.
+    """
     shape = i.array_shape
     generator = np.random.Generator(np.random.Philox(key=ev.seed, counter=_hidden_state(ev)))
     ev.rng_state = (ev.rng_state + shape.element_count) % (1 << 128)
@@ -180,4 +185,4 @@ def _rng(ev: Evaluator, i: HloInstruction, a: Array, b: Array) -> Array:
     values = narrow(low + (high - low) * generator.random(shape.dimensions), shape.dtype)
     return np.where(
         widen(values) >= high, narrow(low, shape.dtype), values
-    )  # rounding may reach the bound, which is open
+    )  # rounding may reach the upper bound, which is excluded

@@ -1,4 +1,4 @@
-"""reduce: dimensions folded by a computation."""
+"""reduce: dimensions reduced by a computation."""
 
 from __future__ import annotations
 

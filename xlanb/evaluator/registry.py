@@ -1,8 +1,9 @@
-"""The rules of the interpreter: one function per opcode, registered by the files that hold them.
+"""The rules of the interpreter: one function per opcode, registered by their files.
 
-A rule is called with the evaluator, the instruction and the values of its operands, and returns the value. A rule that is `lifted` may also be
-called for a scalar instruction with arrays in place of scalars, one element for each of many independent evaluations; it then returns an array
-(of the operands' broadcast shape) or a scalar where every evaluation gives the same.
+A rule is called with the evaluator, the instruction and its operand values, and returns the value.
+A `lifted` rule may also be called for a scalar instruction with arrays in place of scalars, one
+element per independent evaluation. It then returns an array (of the operands' broadcast shape), or
+a scalar if all evaluations give the same.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class EvaluationRule(Protocol):
-    """The meaning of an opcode."""
+    """The semantics of an opcode."""
 
     def __call__(self, ev: Evaluator, i: HloInstruction, /, *operands: Any) -> Value: ...
 
@@ -29,7 +30,7 @@ LIFTED: dict[HloOpcode, EvaluationRule] = {}
 
 
 def rule(*opcodes: str, lifted: bool = False) -> Callable[[EvaluationRule], EvaluationRule]:
-    """Register a function as the rule of opcodes; with `lifted` for scalars held as arrays too."""
+    """Register a function as the rule of opcodes; `lifted`: also for scalars stored as arrays."""
 
     def register(function: EvaluationRule) -> EvaluationRule:
         for text in opcodes:
@@ -42,7 +43,7 @@ def rule(*opcodes: str, lifted: bool = False) -> Callable[[EvaluationRule], Eval
 
 
 def lifted_rule(*opcodes: str) -> Callable[[EvaluationRule], EvaluationRule]:
-    """Register a function as the rule of scalar instructions whose operands are held as arrays."""
+    """Register a function as the rule of scalar instructions with operands stored as arrays."""
 
     def register(function: EvaluationRule) -> EvaluationRule:
         LIFTED.update({BY_TEXT[text]: function for text in opcodes})

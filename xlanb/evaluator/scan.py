@@ -1,4 +1,4 @@
-"""scan: a running fold along one dimension."""
+"""scan: a running reduction along one dimension."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
 @rule("scan")
 def _scan(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
-    """Operands are the inputs, then the initial carries. The computation takes a slice of each input and the carries, and gives a slice of each
-    output and the carries; the results are the outputs and the last carries.
+    """Apply the computation to each slice along the dimension.
+
+    Operands are the inputs, then the initial carries. The computation takes a slice of each input
+    and the carries, and returns a slice of each output and the carries. The results are the outputs
+    and the last carries.
     """
     count = len(operands) - (i.get("num_carries") or 0)
     axis = i.dimensions[0]

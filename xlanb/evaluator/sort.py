@@ -1,6 +1,4 @@
-"""sort: by the comparator's key if it is recognised, else a merge sort that compares whole arrays
-at once.
-"""
+"""sort: by the comparator's key if it is recognized, else a merge sort over whole arrays."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ def _sort(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
 
 
 def _known_order(comparator: HloComputation, lines: Sequence[Array]) -> Array | None:
-    """The order by one operand, where the comparator does no more than compare two elements of it by < or >."""
+    """The order by one operand, if the comparator only compares two of its elements by < or >."""
     root = comparator.root
     if root.opcode is not HloOpcode.COMPARE or any(o.opcode is not HloOpcode.PARAMETER for o in root.operands):
         return None
@@ -46,12 +44,12 @@ def _known_order(comparator: HloComputation, lines: Sequence[Array]) -> Array | 
     if root.get("type") == "TOTALORDER" and is_floating(key):
         key = total_order(key)
     elif key.dtype.kind == "c" or (is_floating(key) and bool(np.isnan(widen(key)).any())):
-        return None  # no order: what comes out depends on the comparisons made
+        return None  # not an order: the result depends on the comparisons made
     return order_by_key(key, descending=(direction == "GT") == (a < b))
 
 
 def order_by_key(key: Array, *, descending: bool) -> Array:
-    """Indices that sort the last dimension, equal keys in their old order; NaN is the largest."""
+    """Indices that stably sort the last dimension; NaN is the largest."""
     wide = widen(key)
     if not descending:
         return np.argsort(wide, axis=-1, kind="stable")
@@ -59,10 +57,11 @@ def order_by_key(key: Array, *, descending: bool) -> Array:
 
 
 def merge_order(ev: Evaluator, comparator: HloComputation, lines: Sequence[Array]) -> Array:
-    """Indices that sort the last dimension of all operands together by any comparator; stable.
+    """Indices that stably sort the last dimension of all operands together by any comparator.
 
-    Bottom-up: sorted runs of doubling length are merged, all pairs of all rows at once. In a merge each element of the left run looks up, by binary
-    search, how many of the right run come before it; the elements of the right run take the places that are left.
+    Bottom-up: sorted runs of doubling length are merged, all pairs of all rows at once. In a merge
+    each element of the left run finds, by binary search, how many of the right run come before it;
+    elements of the right run take the remaining positions.
     """
     outer, length = lines[0].shape[:-1], lines[0].shape[-1]
     order = np.broadcast_to(np.arange(length), (*outer, length)).copy()
@@ -92,7 +91,7 @@ def _merge_runs(ev: Evaluator, comparator: HloComputation, lines: Sequence[Array
             np.where(comes_first, middle + 1, low),
             np.where(searching & ~comes_first, middle, high),
         )
-    # a comparator that is no order must not make two elements take one place
+    # If the comparator is not an order, two elements must still not get one position.
     before = np.maximum.accumulate(low - begin + pair[left] * length, axis=-1) - pair[left] * length
     places = left + np.minimum(before, end - begin)
     is_left = np.zeros(order.shape, np.bool_)

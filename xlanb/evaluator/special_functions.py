@@ -6,8 +6,8 @@ import numpy as np
 
 from xlanb.evaluator.values import Array
 
-# W. J. Cody, Rational Chebyshev approximations for the error function, Math. Comp. 23 (1969): numerators and denominators,
-# highest power last, for |x| <= 0.46875, |x| <= 4 and beyond.
+# W. J. Cody, Rational Chebyshev approximations for the error function, Math. Comp. 23 (1969):
+# numerators and denominators, highest power last, for |x| <= 0.46875, |x| <= 4 and beyond.
 _SMALL_P = (
     3.20937758913846947e03,
     3.77485237685302021e02,
@@ -70,12 +70,12 @@ def _polynomial(x: Array, coefficients: tuple[float, ...]) -> Array:
     return out
 
 
-# So many elements at a time: the many intermediate arrays then stay in the cache.
+# The number of elements computed at a time, so that intermediate arrays stay in the cache.
 _BLOCK = 1 << 14
 
 
 def erf(x: Array) -> Array:
-    """The error function of real numbers, computed in f64 and good to about 1e-15."""
+    """The error function of real numbers, in f64, accurate to about 1e-15."""
     flat = np.asarray(x).reshape(-1)
     out = np.empty_like(flat)
     for first in range(0, flat.size, _BLOCK):

@@ -1,7 +1,7 @@
 """Values of the interpreter: NumPy arrays, tuples of values, and None for a token.
 
-An array whose shape has dynamic dimensions is held at its actual size, so most rules need to know nothing of dynamic dimensions.
-Arrays are never written to once they are a value; rules may return views.
+An array with dynamic dimensions is stored at its actual size, so most rules can ignore dynamic
+dimensions. Arrays are never modified once they are a value; rules may return views.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from xlanb.shape import ArrayShape, BufferShape, PrimitiveType, Shape, TupleShap
 from xlanb.shape.primitive_type import from_dtype
 
 Array: TypeAlias = np.ndarray[Any, Any]
-Value: TypeAlias = Any  # Array | tuple[Value, ...] | None; the alias is loose because rules know which by opcode
+# Array | tuple[Value, ...] | None; Any, since each rule knows its own from the opcode
+Value: TypeAlias = Any
 TOKEN = None
 
 
 def _wide(t: PrimitiveType) -> np.dtype[Any] | None:
-    """The dtype in which NumPy computes for a narrow element type; None where NumPy computes in the type itself."""
+    """The dtype in which NumPy computes a narrow element type; None if in the type itself."""
     if t.scalar is None:
         return None
     if t.is_floating and t.bits < 32:
@@ -30,25 +31,28 @@ def _wide(t: PrimitiveType) -> np.dtype[Any] | None:
     return None
 
 
-# By the dtypes' numbers: hashing a dtype costs more than adding two scalars.
+# By dtype number: hashing a dtype costs more than adding two scalars.
 _WIDE: dict[int, np.dtype[Any]] = {t.dtype.num: w for t in PrimitiveType if (w := _wide(t)) is not None}
 _F4 = PrimitiveType.F4E2M1FN.scalar
 
 
 def widen(x: Array) -> Array:
-    """The same values in a dtype that NumPy computes in: f32 for narrow floats, bytes for sub-byte integers."""
+    """The same values in a dtype in which NumPy computes.
+
+    f32 for narrow floats, bytes for sub-byte integers.
+    """
     wide = _WIDE.get(x.dtype.num)
     return x if wide is None else x.astype(wide)
 
 
 def narrow(x: Array, dtype: np.dtype[Any]) -> Array:
-    """Back to the element type: floats are rounded to nearest even, integers wrap around.
+    """Convert back to the element type: floats round to nearest even, integers wrap around.
 
-    f4e2m1fn has no NaN; XLA makes it -0 whatever its sign is.
+    f4e2m1fn has no NaN; XLA converts NaN to -0, whatever its sign.
     """
     if x.dtype == dtype:
         return x
-    wide = widen(np.asarray(x))  # NumPy knows no way from one narrow type to some of the others
+    wide = widen(np.asarray(x))  # NumPy cannot convert between some narrow types
     if dtype.type is _F4 and wide.dtype.kind == "f":
         wide = np.where(np.isnan(wide), wide.dtype.type(-0.0), wide)
     return wide.astype(dtype)
@@ -75,12 +79,12 @@ def is_integral(x: Array) -> bool:
 
 
 def mismatch(value: Value, shape: Shape, *, lifted: bool = False) -> str | None:
-    """Why a value is not one of `shape`, or None where it is.
+    """Why a value does not have a shape, or None if it does.
 
     Args:
         value: any value.
-        shape: the shape that it should have; a dynamic dimension is an upper bound.
-        lifted: the value stands for many scalars: only the element type counts.
+        shape: the expected shape; a dynamic dimension is an upper bound.
+        lifted: the value holds many scalars: only the element type is checked.
     """
     if isinstance(shape, TupleShape):
         if not isinstance(value, tuple) or len(value) != len(shape.shapes):
@@ -108,7 +112,7 @@ def _fits(sizes: tuple[int, ...], shape: ArrayShape) -> bool:
 
 
 def describe(value: Value) -> str:
-    """A value's shape in XLA's words, for messages."""
+    """A value's shape in XLA's notation, for messages."""
     if isinstance(value, tuple):
         return "(" + ", ".join(map(describe, value)) + ")"
     if value is TOKEN:

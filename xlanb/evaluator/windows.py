@@ -1,4 +1,7 @@
-"""reduce-window and select-and-scatter: windows as strided views, every position of the window handled for all windows at once."""
+"""reduce-window and select-and-scatter, by strided views.
+
+Each offset within the window is processed for all windows at once.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,11 @@ if TYPE_CHECKING:
 
 
 _FEW_OFFSETS: Final = 2**16
-"""Up to this many offsets of a window are all tried."""
+"""Windows with at most this many offsets are processed in full."""
 
 
 def window_count(size: int, d: WindowDimension) -> int:
-    """How many places a window has along a dimension of `size` elements."""
+    """The number of positions of a window along a dimension of `size` elements."""
     base = (size - 1) * d.base_dilation + 1 if size > 0 else 0
     extent = (d.size - 1) * d.window_dilation + 1 if d.size > 0 else 0
     padded = base + d.padding_low + d.padding_high
@@ -36,20 +39,26 @@ def window_count(size: int, d: WindowDimension) -> int:
 
 
 def window_positions(size: int, d: WindowDimension) -> tuple[Array, Array]:
-    """Which element each place and offset of a window reads: indices [places, window], and whether there is an element."""
+    """The element read at each position and offset: indices [positions, window].
+
+    Also returns whether there is an element.
+    """
     return _positions(size, d, np.arange(window_count(size, d))[:, None], np.arange(d.size)[None, :])
 
 
 def window_offset(size: int, d: WindowDimension, offset: int) -> tuple[Array, Array]:
-    """Which element each place of a window reads at one offset within it: indices [places], and whether there is an element."""
+    """The element read at each position, at one offset in the window: indices [positions].
+
+    Also returns whether there is an element.
+    """
     return _positions(size, d, np.arange(window_count(size, d)), np.asarray(offset))
 
 
 def reading_offsets(size: int, d: WindowDimension) -> Sequence[int]:
-    """Which offsets within a window read an element in some place, in rising order.
+    """The offsets within a window that read an element at some position, in ascending order.
 
-    A window may be far larger than what lies under it (2**62 elements, nearly all in the padding); the offsets that only ever read
-    padding are left out where there are many.
+    A window may be far larger than the array below it (2**62 elements, nearly all in the padding).
+    If there are many offsets, those that only read padding are left out.
     """
     if size == 0:
         return ()
@@ -72,10 +81,10 @@ def _positions(size: int, d: WindowDimension, places: Array, offsets: Array) -> 
 
 
 def checked_window(window: Window, rank: int) -> tuple[WindowDimension, ...]:
-    """The dimensions of a window, one for each of `rank`; without any it is a window of one element.
+    """The `rank` dimensions of a window; an empty window has one element.
 
     Raises:
-        EvaluationError: there are not so many, or one has a size, a stride or a dilation below 1.
+        EvaluationError: the number of dimensions differs, or a size, stride or dilation is below 1.
     """
     dimensions = window.dimensions or (WindowDimension(1),) * rank
     if len(dimensions) != rank:
@@ -99,7 +108,7 @@ def _reduce_window(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
 
 
 def _reduce_known(known: Monoid, x: Array, init: Array, dimensions: Sequence[WindowDimension]) -> Array:
-    """One dimension after the other: what lies outside counts as the identity."""
+    """Reduce one dimension after another; positions outside count as the identity."""
     wide = known.accumulator(x)
     identity = known.identity(wide.dtype)
     for axis, d in enumerate(dimensions):
@@ -116,7 +125,10 @@ def _reduce_known(known: Monoid, x: Array, init: Array, dimensions: Sequence[Win
 
 
 def _offsets(dimensions: Sequence[WindowDimension], sizes: Sequence[int]) -> Iterator[tuple[tuple[Array, ...], Array]]:
-    """For each offset within the window that reads anything, in row-major order: the open mesh of indices into the operand, and which of them are there."""
+    """For each offset in the window that reads anything, in row-major order: its indices.
+
+    These are an open mesh of indices into the operand, and which of them are in bounds.
+    """
     rank = len(dimensions)
     last: tuple[int, ...] = (-1,) * rank
     mesh: list[tuple[Array, Array]] = [(np.zeros(0, np.int64), np.zeros(0, np.bool_))] * rank
@@ -141,7 +153,7 @@ def _reduce_any(
     shape = tuple(window_count(n, d) for n, d in zip(sizes, dimensions, strict=True))
     kinds = [
         leaf.as_array().dtype for _, leaf in i.to_apply.root.shape.leaves()
-    ]  # the reducer's: arrays may have others
+    ]  # the reducer's type: arrays may have others
     accumulators = tuple(np.broadcast_to(convert(v, k), shape) for v, k in zip(inits, kinds, strict=True))
     if 0 in sizes:
         return accumulators
@@ -171,7 +183,10 @@ def _selected(
     dimensions: Sequence[WindowDimension],
     shape: tuple[int, ...],
 ) -> tuple[Array, Array]:
-    """For each window whether it holds any element, and the flat index of the one that `select` prefers over all later ones."""
+    """For each window, whether it has an element, and the flat index of the selected one.
+
+    `select` prefers that one over all later ones.
+    """
     select = i.attributes["select"]
     flat_index = np.arange(operand.size).reshape(operand.shape)
     chosen = np.zeros(shape, operand.dtype)

@@ -1,7 +1,6 @@
-"""Case.
+"""Case: a module and the arrays that it is tested with.
 
-A module and the arrays that it is tried with; what is cut off becomes parameters, with the values that were computed
-there.
+Removed instructions become parameters, with the values that they computed.
 """
 
 from __future__ import annotations
@@ -18,24 +17,25 @@ from xlanb.reducer.cutting import released
 from xlanb.shape import ArrayShape, Shape
 
 _MOST_ELEMENTS = 2**28
-"""With more elements in all values of a module, they are not computed."""
+"""Values of a module with more elements in total are not computed."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A module; `arrays`, one for each parameter, or None where the test makes its own."""
+    """A module and one array per parameter in `arrays`; None if the test makes its own."""
 
     module: HloModule
     arrays: tuple[Any, ...] | None = None
 
     @property
     def size(self) -> tuple[int, int]:
-        """What a smaller case has less of: instructions, then elements."""
+        """The measure of a case, smaller is better: instructions, then elements."""
         return self.module.instruction_count, sum(elements_of(i.shape) for i in self.module.instructions())
 
     def values(self) -> dict[str, Any]:
-        """The value of each instruction of the entry by its name, as the interpreter computes it; empty where the
-        case has no arrays.
+        """The interpreter's value of each instruction of the entry, by name.
+
+        Empty if the case has no arrays.
 
         Raises:
             XlanbError: an instruction has no value.
@@ -51,7 +51,7 @@ class Case:
         return {i.name: value for i, value in zip(wanted, given, strict=True)}
 
     def with_values(self, module: HloModule, values: Mapping[str, Any]) -> Case | None:
-        """Another module with arrays by the names of its parameters; None where one is not known."""
+        """Another module, with arrays by the names of its parameters; None if one is unknown."""
         if self.arrays is None:
             return Case(module)
         names = [p.name for p in module.entry_computation.parameters]

@@ -1,8 +1,9 @@
-"""Extract some instructions of an entry computation: values from elsewhere become parameters,
-values used elsewhere become results.
+"""Extract some instructions of an entry computation.
 
-a = exponential(x);  b = add(a, y);  ROOT c = negate(b)      kept: b      =>      a = parameter(0);  y = parameter(1);
-ROOT b = add(a, y)
+Values from elsewhere become parameters, values used elsewhere become results.
+
+a = exponential(x);  b = add(a, y);  ROOT c = negate(b)      kept: b
+  =>  a = parameter(0);  y = parameter(1);  ROOT b = add(a, y)
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ _FOR_THE_WHOLE = (
 
 
 def names_of(module: HloModule) -> list[str]:
-    """What can be kept or cut: the instructions of the entry but its parameters, operands before users."""
+    """The instructions that can be removed: all of the entry but parameters, operands first."""
     return [i.name for i in module.entry_computation.post_order() if i.opcode is not HloOpcode.PARAMETER]
 
 
 def cut(module: HloModule, kept: Collection[str]) -> tuple[HloModule, dict[str, str]]:
-    """A copy with these instructions of the entry alone, under their names; and what each of its parameters stands for.
+    """A copy with only these instructions of the entry, under their names.
+
+    Also returns the name of the original value of each parameter.
 
     Raises:
         ShapeError: none of them is in the entry.
@@ -55,10 +58,7 @@ def cut(module: HloModule, kept: Collection[str]) -> tuple[HloModule, dict[str, 
 
 
 def released(module: HloModule) -> HloModule:
-    """A copy without what holds it together as a whole.
-
-    Schedule, aliases, layouts of the entry, the function's signature.
-    """
+    """A copy without schedule, aliases, entry layouts and calling convention."""
     copy = module.clone()
     copy.clear_schedule()
     copy.header = {k: v for k, v in copy.header.items() if k not in _FOR_THE_WHOLE}
@@ -82,7 +82,7 @@ def _stand_in(
 
 
 def _give(entry: HloComputation, results: list[HloInstruction]) -> None:
-    """Make these the result: one as it is, several as a tuple. A tuple among several gives its elements."""
+    """Make these the result: a single one, or a tuple with the elements of tuples flattened."""
     if len(results) == 1:
         entry.set_root(results[0])
         return
@@ -93,7 +93,7 @@ def _give(entry: HloComputation, results: list[HloInstruction]) -> None:
 
 
 def sweep(module: HloModule) -> None:
-    """Take out what does not lead to the result, whatever its effects; parameters too."""
+    """Remove instructions that the result does not depend on, even with effects, and parameters."""
     entry = module.entry_computation
     needed: set[HloInstruction] = set()
     stack = [entry.root]

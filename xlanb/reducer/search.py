@@ -1,9 +1,9 @@
 """Delta debugging of a module; a step is kept if the module is valid and the test still holds.
 
-First instructions of the entry are cut off in ever smaller runs (Zeller and Hildebrandt's ddmin); then calls,
-fusions, loops and conditionals are opened, and what they held is cut; then single instructions are passed over,
-parameters merged and arrays made smaller; and again from the beginning, until nothing of this makes the module
-smaller.
+First, runs of the entry's instructions are removed, in ever smaller runs (Zeller and Hildebrandt's
+ddmin). Then calls, fusions, loops and conditionals are inlined, and their contents reduced. Then
+single instructions are bypassed, parameters merged and arrays made smaller. All of this is repeated
+until nothing makes the module smaller.
 """
 
 from __future__ import annotations
@@ -33,16 +33,20 @@ reproducer: Final[Hook[..., Any]] = Hook("reducer.reproducer")
 
 
 class _OutOfTimeError(Exception):
-    """The time is over."""
+    """The time limit is reached."""
 
 
 @dataclass(frozen=True)
 class ReducedModule(Displayable):
-    """What a reduction found: the smallest `module` for which the test holds, the `arrays` that it is tried with
-    (None where the test makes its own), and what it took.
+    """The result of a reduction.
 
-    `is_finished` says that no step makes it smaller; else the time was over, or somebody interrupted it. `seconds` is
-    wall time; `test` is the test.
+    Attributes:
+        module: the smallest module for which the test holds.
+        arrays: the arrays that it is tested with; None if the test makes its own.
+        is_finished: no step makes it smaller; otherwise the search ran out of time or was
+            interrupted.
+        seconds: wall time.
+        test: the test.
     """
 
     module: HloModule
@@ -54,10 +58,11 @@ class ReducedModule(Displayable):
     test: Test
 
     def reproducer(self) -> Any:
-        """One Python file that shows the fault, `print` it or `.write("fault.py")`: a `Reproducer`.
+        """A Python file that shows the fault: `print` it or `.write("fault.py")` it.
 
         Raises:
-            ArgumentError: the file cannot hold the test: its source is not known, or it uses what cannot be written.
+            ArgumentError: the file cannot contain the test: its source is unknown, or it uses
+                values that cannot be written.
         """
         return reproducer(self.module, self.test, *(self.arrays or ()))
 
@@ -80,15 +85,19 @@ def reduction(
     """The smallest module found for which the test holds.
 
     Args:
-        module: a module, or HLO text. test: called with a module, and with arrays for its parameters where `arrays`
-        are given; whether what is looked for is still there. It may change the module that it gets. An XlanbError
-        that it raises says no. arrays: what the module is called with. What is cut off becomes parameters, whose
-        arrays are the values that were computed there, by the interpreter. seconds: the time after which the best so
-        far is given. Ctrl-C gives it at once. progress: told after each step that held.
+        module: a module, or HLO text.
+        test: called with a module, and with arrays for its parameters if `arrays` are given.
+            Returns whether the fault is still there; an XlanbError means no. It may change the
+            module it gets.
+        arrays: the module's arguments. Removed instructions become parameters, whose arrays are the
+            values that the interpreter computes for them.
+        seconds: the time limit, after which the best module so far is returned. Ctrl-C returns it
+            at once.
+        progress: called after each step that held.
 
     Raises:
         ArgumentError: the test does not hold for the module itself.
-        XlanbError: the module is broken.
+        XlanbError: the module is invalid.
     """
     given = parse(module) if isinstance(module, str) else module.clone()
     given.verify()
@@ -104,9 +113,10 @@ def reduce(
     seconds: float = 300.0,
     progress: Callable[[str], None] | None = None,
 ) -> HloModule:
-    """The smallest HloModule found for which `test(module)` still holds: every module that the test sees is verified.
+    """The smallest HloModule found for which `test(module)` still holds.
 
-    Arguments and errors are those of `reduction`, which also gives the arrays that the module is tried with.
+    Every module that the test gets is verified. Arguments and errors are those of `reduction`,
+    which also returns the arrays that the module is tested with.
     """
     return reduction(module, test, *arrays, seconds=seconds, progress=progress).module
 
@@ -136,13 +146,13 @@ class _Search:
                 self._resize()
             finished = True
         except (_OutOfTimeError, KeyboardInterrupt):
-            pass  # the best so far stands
+            pass  # keep the best so far
         seconds = time.monotonic() - self._began
         return ReducedModule(
             self.best.module, self.best.arrays, self._before, self.tests, seconds, finished, self._test
         )
 
-    # -- one candidate --------------------------------------------------------------------------------------------
+    # -- one candidate -----------------------------------------------------------------------------
 
     def _holds(self, case: Case) -> bool:
         self.tests += 1
@@ -150,7 +160,7 @@ class _Search:
         return bool(self._test(copy) if case.arrays is None else self._test(copy, *case.arrays))
 
     def _try(self, make: Callable[[], Case | None]) -> bool:
-        """Take what `make` gives as the best where it is a module for which the test holds."""
+        """Keep the result of `make` as the best if it is a module for which the test holds."""
         if time.monotonic() > self._end:
             raise _OutOfTimeError
         try:
@@ -160,7 +170,7 @@ class _Search:
             case.module.verify()
             if not self._holds(case):
                 return False
-        except XlanbError:  # no module, or none that the test can do anything with
+        except XlanbError:  # not a module, or one that the test cannot use
             return False
         self.best = case
         if self._progress is not None:
@@ -168,19 +178,17 @@ class _Search:
             self._progress(f"{self._before} instructions -> {count}, {self.tests} tests, {seconds:.0f} s")
         return True
 
-    # -- the steps ------------------------------------------------------------------------------------------------
+    # -- the steps ---------------------------------------------------------------------------------
 
     def _strip(self) -> None:
-        """Drop attributes of instructions that do not affect the result: all of them, or those that
-        can be spared.
-        """
+        """Drop attributes that do not affect results: all at once, or as many as possible."""
         whole, *kinds = simpler.strip()
         if not self._try(partial(self._stepped, whole)):
             for step in kinds:
                 self._try(partial(self._stepped, step))
 
     def _cut(self) -> None:
-        """Cut off runs of the entry's instructions: halves first, at last each by itself."""
+        """Remove runs of the entry's instructions: halves first, single instructions last."""
         base = self.best
         values = self._values(base)
         kept, parts = names_of(base.module), 2
@@ -188,7 +196,7 @@ class _Search:
             runs = _split(kept, min(parts, len(kept)))
             choices: list[Sequence[str]] = (
                 [*runs] if len(runs) <= 4 else []
-            )  # of many small runs, one alone seldom holds
+            )  # a single one of many small runs rarely suffices
             choices += [[name for r in runs if r is not run for name in r] for run in runs] if len(runs) > 2 else []
             found = next((c for c in choices if self._try(partial(self._kept, base, c, values))), None)
             if found is not None:
@@ -204,7 +212,7 @@ class _Search:
         return base.with_values(module, {new: values[old] for new, old in stands_for.items() if old in values})
 
     def _open(self) -> None:
-        """Open what calls computations, where less is left then."""
+        """Inline called computations where that allows a smaller module."""
         left = True
         while left:
             left = False
@@ -218,7 +226,7 @@ class _Search:
                         self.best = before
 
     def _steps(self, steps: Callable[[HloModule], Iterable[simpler.Step]]) -> None:
-        """Take all steps of a kind that hold, until none does."""
+        """Apply all steps of a kind that hold, until none does."""
         again = True
         while again:
             again = False
@@ -241,7 +249,7 @@ class _Search:
         return best.with_values(copy, named_arrays(best.module, best.arrays) if best.arrays is not None else {})
 
     def _resize(self) -> None:
-        """Make dimensions smaller, the heaviest first."""
+        """Reduce dimensions, those with the most elements first."""
         for size in sizes_of(self.best.module):
             for new in sorted({*(s for s in _SIZES if s < size), size // 2}):
                 if new and any(self._try(partial(self._resized, size, new, multiples=m)) for m in (False, True)):

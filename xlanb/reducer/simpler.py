@@ -1,8 +1,7 @@
-"""Simplifications of a module: each function yields functions that remove one thing from a copy,
-the largest first.
+"""Simplifications of a module: functions that yield steps, largest first.
 
-A step names instructions and computations, so that it can be tried on a copy: it finds them there again. Where it
-does not fit it raises, and nothing is lost but the copy.
+Each step removes one thing from a copy. It refers to instructions and computations by name, so that
+it finds them in the copy. If it does not apply it raises, and the copy is dropped.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Step = Callable[[HloModule], None]
 
 
 def strip() -> Iterator[Step]:
-    """Without metadata, shardings, frontend attributes, configurations: all at once, then kind by kind."""
+    """Drop metadata, shardings, frontend attributes, configurations: all, then each kind."""
     kinds = {
         "metadata": NO_METADATA,
         "sharding": "",
@@ -54,14 +53,14 @@ def strip() -> Iterator[Step]:
 
 
 def inlined(module: HloModule) -> Iterator[Step]:
-    """With a call, a fusion, one round of a loop or one branch of a conditional in the place of what calls it."""
+    """Replace a call, fusion, loop or conditional by its body, one iteration or one branch."""
     for i in module.entry_computation.post_order():
         for n, _ in enumerate(_bodies(i)):
             yield _inline(i.name, n)
 
 
 def _bodies(i: HloInstruction) -> list[tuple[HloComputation, tuple[HloInstruction, ...]]]:
-    """The computations that may stand for an instruction, each with its arguments."""
+    """The computations that may replace an instruction, each with its arguments."""
     if i.opcode in (HloOpcode.CALL, HloOpcode.FUSION):
         return [(i.called_computations[0], i.operands)]
     if i.opcode is HloOpcode.WHILE:
@@ -82,9 +81,9 @@ def _inline(name: str, which: int) -> Step:
 
 
 def bypassed(module: HloModule) -> Iterator[Step]:
-    """Without one instruction.
+    """Remove one instruction.
 
-    Its users read an operand of its shape, another value of its shape that is there, or zeros.
+    Its users use an operand of its shape, another available value of its shape, or zeros.
     """
     for c in module.computations:
         order = c.post_order()
@@ -125,7 +124,7 @@ def _zero(where: str, name: str) -> Step:
 
 
 def merged(module: HloModule) -> Iterator[Step]:
-    """With two parameters of one shape as one."""
+    """Merge two parameters of equal shape."""
     parameters = module.entry_computation.parameters
     for n in range(len(parameters) - 1, 0, -1):
         for m in range(n):
@@ -135,7 +134,7 @@ def merged(module: HloModule) -> Iterator[Step]:
 
 
 def _drop(copy: HloModule, c: HloComputation) -> None:
-    """Take out what died in a computation; parameters stay where it is called."""
+    """Remove dead instructions of a computation; keep its parameters if it is called."""
     if c.is_entry:
         sweep(copy)
         return

@@ -1,8 +1,7 @@
-"""Smaller arrays: a module whose dimensions of one size have another, everywhere at once, with its attributes and
-constants.
+"""Change all dimensions of one size in a module, with its attributes and constants.
 
-Which dimensions belong together is not computed: all of a size change (with `multiples` those of its multiples too,
-which reshapes make), and the verifier says whether that makes a module.
+Which dimensions belong together is not computed: all of a size change (with `multiples` also its
+multiples, which reshapes create), and the verifier decides whether the result is valid.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _SIZES = ("dynamic_slice_sizes", "slice_sizes", "fft_length")
 
 
 def sizes_of(module: HloModule) -> list[int]:
-    """The sizes of dimensions, those first that most elements hang on."""
+    """The sizes of dimensions, those with the most elements first."""
     weight: dict[int, int] = {}
     for i in module.instructions():
         for _, s in i.shape.leaves():
@@ -53,7 +52,7 @@ def sizes_of(module: HloModule) -> list[int]:
 
 
 def resizing(old: int, new: int, *, multiples: bool) -> Resize:
-    """The function that gives a dimension's size, where those of size `old` become `new`."""
+    """A function from old to new sizes that replaces `old` by `new`."""
 
     def resize(size: int) -> int:
         if size == old:
@@ -64,10 +63,10 @@ def resizing(old: int, new: int, *, multiples: bool) -> Resize:
 
 
 def resized(module: HloModule, resize: Resize) -> HloModule:
-    """A copy with other sizes; whether it is a module is for the verifier to say.
+    """A copy with other sizes, which may be invalid.
 
     Raises:
-        ShapeError: a constant or an attribute has no such form.
+        ShapeError: a constant or an attribute cannot be resized.
     """
     copy = released(module)
     for c in reversed(copy.post_order()):
@@ -80,7 +79,7 @@ def resized(module: HloModule, resize: Resize) -> HloModule:
 
 
 def resized_value(value: Any, shape: Shape) -> Any:
-    """The first elements of an array along each dimension, those of a tuple likewise.
+    """The first elements of an array along each dimension, or of the arrays of a tuple.
 
     Raises:
         ShapeError: there are too few.
@@ -113,7 +112,7 @@ def _mapped(shape: Shape, resize: Resize) -> Shape:
 
 
 def _attributes(i: HloInstruction, resize: Resize) -> dict[str, Any]:
-    """The attributes that speak of sizes, in the new ones."""
+    """The attributes that contain sizes, resized."""
     changed: dict[str, Any] = {}
     for name, value in i.attributes.items():
         new = value

@@ -1,4 +1,4 @@
-"""Shapes, layouts, element types and literals: the values that HLO speaks about."""
+"""Shapes, layouts, element types and literals of HLO."""
 
 from xlanb.shape.literal import Literal
 from xlanb.shape.primitive_type import PrimitiveType

@@ -1,4 +1,7 @@
-"""Literal: a constant value of a given shape (xla/literal.h), an immutable NumPy array or a tuple of literals."""
+"""Literal: a constant of a given shape (xla/literal.h).
+
+An immutable NumPy array or a tuple of literals.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,10 @@ from xlanb.shape.shape import ArrayShape, Shape, TupleShape, of_array, tuple_of
 
 
 class Literal:
-    """A constant: `shape` and, by its kind, `array` (read-only, C order, dtype of the element type) or `elements`.
+    """A constant: `shape`, and `array` or `elements` (of a tuple).
 
-    A literal whose text was elided (`{...}`) has `is_elided`; its values are then zeros that stand for nothing.
+    `array` is read-only, in C order, with the dtype of the element type. A literal whose text was
+    elided (`{...}`) has `is_elided`; its elements are meaningless zeros.
     """
 
     __slots__ = ("_array", "_key", "elements", "is_elided", "shape")
@@ -27,7 +31,7 @@ class Literal:
         self._key: tuple[Any, ...] | None = None
         self._array: np.ndarray[Any, Any] | None = None
         if is_elided and isinstance(array, np.ndarray) and not array.flags.writeable:
-            # A broadcast zero: a large constant that nobody gave must not take memory.
+            # A broadcast zero: a large elided constant must not take memory.
             self._array = array
         elif isinstance(shape, ArrayShape) and shape.is_array:
             value = np.ascontiguousarray(array, dtype=shape.dtype).reshape(np.shape(array))
@@ -51,7 +55,7 @@ class Literal:
 
     @staticmethod
     def of(value: Any) -> Literal:
-        """The literal of a NumPy array or scalar, or of a (nested) tuple of them; row major."""
+        """The row-major literal of a NumPy array or scalar, or of a (nested) tuple of them."""
         if isinstance(value, tuple):
             parts = tuple(Literal.of(v) for v in value)
             return Literal(tuple_of(p.shape for p in parts), elements=parts)
@@ -59,13 +63,13 @@ class Literal:
         return Literal(of_array(value), value)
 
     def numpy(self) -> Any:
-        """The value as NumPy has it: an array, or a tuple of them."""
+        """The value as a NumPy array, or a tuple of them."""
         return tuple(e.numpy() for e in self.elements) if isinstance(self.shape, TupleShape) else self._array
 
     def _identity(self) -> tuple[Any, ...]:
-        """By bits, so that NaN equals itself and -0.0 is not 0.0."""
+        """The key for comparison, by bits: NaN equals itself and -0.0 is not 0.0."""
         if self._key is None:
-            # Two elided literals are never known to be equal.
+            # Two elided literals are never equal.
             data = id(self) if self.is_elided else self.elements if self._array is None else self._array.tobytes()
             self._key = (self.shape, data, self.is_elided)
         return self._key

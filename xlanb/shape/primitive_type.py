@@ -12,9 +12,11 @@ from xlanb.shape.narrow_types import MISSING, narrow_type
 
 
 class PrimitiveType(Enum):
-    """One element type; the value is (XLA's text name, number in xla_data.proto, bits, NumPy scalar type or None).
+    """One element type.
 
-    Sub-byte types are held by ml_dtypes' one-byte-per-element types. `token`, `opaque`, `tuple` and `b` (buffer) have no elements.
+    The value is (XLA's text name, number in xla_data.proto, bits, NumPy scalar type or None).
+    Sub-byte types use ml_dtypes' types of one byte per element. `token`, `opaque`, `tuple` and `b`
+    (buffer) have no elements.
     """
 
     PRED = ("pred", 1, 8, np.bool_)
@@ -52,7 +54,8 @@ class PrimitiveType(Enum):
     TOKEN = ("token", 17, 0, None)
     BUFFER = ("b", 34, 0, None)
 
-    # Identity is equality here; Enum's own __hash__ is a Python call, too slow for the hot dictionaries.
+    # Members are equal only if identical. Enum's own __hash__ is a Python call, too slow for hot
+    # dictionaries.
     __hash__ = object.__hash__
 
     def __init__(self, text: str, number: int, bits: int, scalar: type | None) -> None:
@@ -66,7 +69,8 @@ class PrimitiveType(Enum):
         self.is_integral = family in ("s", "u")
         self.is_complex = family == "c"
         self.is_floating = text[0] == "f" or text == "bf16"
-        self.is_fnuz = text.endswith("fnuz")  # no infinities, one zero, and one NaN in the place of -0
+        # no infinities, one zero, and one NaN with the bits of -0
+        self.is_fnuz = text.endswith("fnuz")
         self.is_array = number not in (13, 14, 17, 34)
 
     def __str__(self) -> str:
@@ -91,7 +95,7 @@ class PrimitiveType(Enum):
 
     @property
     def byte_size(self) -> int:
-        """Bytes of one element in memory; sub-byte types are held one element a byte."""
+        """Bytes of one element in memory; a sub-byte element takes one byte."""
         return max(1, self.bits // 8) if self.bits else 0
 
 

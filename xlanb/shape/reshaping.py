@@ -1,4 +1,4 @@
-"""Which dimensions a reshape joins and splits."""
+"""Which dimensions a reshape merges and splits."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from xlanb.shape.shape import ArrayShape
 
 
 def reshaped_dynamic(shape: ArrayShape, dimensions: tuple[int, ...]) -> tuple[bool, ...]:
-    """Which of the new dimensions are dynamic: the most major of those that a dynamic one is split into or joined with.
+    """Which of the new dimensions are dynamic.
+
+    It is the most major one of those that a dynamic dimension is split into or merged with.
 
     Raises:
-        ShapeError: a dynamic dimension is not at a border of the new dimensions.
+        ShapeError: a dynamic dimension is not at a boundary of the new dimensions.
     """
     runs = reshape_runs(shape.dimensions, dimensions)
     flags = [False] * len(dimensions)
@@ -27,7 +29,10 @@ def reshaped_dynamic(shape: ArrayShape, dimensions: tuple[int, ...]) -> tuple[bo
 
 
 def reshape_runs(source: tuple[int, ...], target: tuple[int, ...]) -> list[tuple[list[int], list[int]]] | None:
-    """The finest runs of dimensions with equal products on both sides; those of size 1 go with what is before them."""
+    """The shortest runs of dimensions with equal products on both sides.
+
+    Dimensions of size 1 belong to the preceding run.
+    """
     runs: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(source) and j < len(target):

@@ -25,18 +25,22 @@ MAX_LEAVES = 100_000
 MAX_DEPTH = 100
 """The most levels of nested tuples."""
 EXTENT_LIMIT = 2**63
-"""If the product of all nonzero dimensions reaches this, XLA cannot compute a shape's bytes and rejects it."""
+"""XLA rejects a shape if the product of its nonzero dimensions reaches this.
+
+It could not compute its bytes.
+"""
 MOST_DIMENSIONS = 64
 """The most dimensions of an array with a value: NumPy's limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout(Displayable):
-    """How an array lies in memory: `minor_to_major` names the fastest dimension first.
+    """The memory layout of an array: `minor_to_major` has the most minor dimension first.
 
-    The other fields are those of xla/layout.h that its text form shows after the colon: tiles `T(8,128)(2,1)` (each tile a tuple, `None` in it
-    for XLA's `*` combined dimension), memory space `S(n)`, element size in bits `E(n)`, tail padding alignment `L(n)`, dimension level types `D(..)`, and the
-    rest verbatim in `extra`.
+    The other fields are those of xla/layout.h that its text shows after the colon: tiles
+    `T(8,128)(2,1)` (each tile a tuple, with `None` for XLA's `*` combined dimension), memory space
+    `S(n)`, element size in bits `E(n)`, tail padding alignment `L(n)`, dimension level types
+    `D(..)`, and the rest verbatim in `extra`.
     """
 
     minor_to_major: tuple[int, ...]
@@ -48,12 +52,12 @@ class Layout(Displayable):
 
     @staticmethod
     def default(rank: int) -> Layout:
-        """Row major: the last dimension is the fastest."""
+        """Row-major: the last dimension is the most minor."""
         return _default_layout(rank)
 
     @property
     def is_default(self) -> bool:
-        """Whether this is the plain row-major layout, with no tile, space or padding."""
+        """Whether it is row-major, without tiles, memory space or padding."""
         return self == _default_layout(len(self.minor_to_major))
 
     def __str__(self) -> str:
@@ -80,7 +84,10 @@ def _default_layout(rank: int) -> Layout:
 
 
 class Shape(Displayable):
-    """The shape of a value: an `ArrayShape` (tokens and opaques included), a `TupleShape` or a `BufferShape`."""
+    """The shape of a value: an `ArrayShape`, a `TupleShape` or a `BufferShape`.
+
+    Tokens and opaques are `ArrayShape`s too.
+    """
 
     __slots__ = ()
     element_type: PrimitiveType
@@ -101,7 +108,7 @@ class Shape(Displayable):
         return self.element_type is PrimitiveType.TOKEN
 
     def as_array(self) -> ArrayShape:
-        """This shape, known to be an array.
+        """This shape, which must be an array.
 
         Raises:
             ShapeError: it is a tuple, a token or another shape without elements.
@@ -119,16 +126,16 @@ class Shape(Displayable):
         raise AssertionError("abstract")
 
     def without_layout(self) -> Shape:
-        """The same shape with no layout set."""
+        """The same shape without layouts."""
         raise AssertionError("abstract")
 
     def with_default_layout(self) -> Shape:
-        """The same shape, each array row major (a layout that is set stays)."""
+        """The same shape with row-major layouts where none is set."""
         raise AssertionError("abstract")
 
     @property
     def byte_size(self) -> int:
-        """Bytes of all arrays in it, one element of a sub-byte type taking one byte; tuples' pointers not counted."""
+        """Bytes of all its arrays, without tuples' pointers; a sub-byte element takes one byte."""
         return sum(s.byte_size for _, s in self.leaves())
 
     def __str__(self) -> str:
@@ -137,9 +144,10 @@ class Shape(Displayable):
 
 @dataclass(frozen=True, slots=False, repr=False)
 class ArrayShape(Shape):
-    """An array: element type, dimensions, which of them are dynamic (their size being the bound), and layout.
+    """An array: element type, dimensions, which of them are dynamic, and layout.
 
-    An unbounded dynamic dimension has the size -1. `layout` None means that none is set.
+    The size of a dynamic dimension is its bound, or -1 if it is unbounded. `layout` None means none
+    is set.
     """
 
     element_type: PrimitiveType
@@ -150,7 +158,7 @@ class ArrayShape(Shape):
     def __post_init__(self) -> None:
         layout = self.layout
         if layout is None or layout is _DEFAULTS.get(len(self.dimensions)):
-            pass  # by far the most: nothing to look at
+            pass  # by far the most common: no check needed
         elif sorted(layout.minor_to_major) != list(range(len(self.dimensions))):
             raise ShapeError(f"layout {self.layout} does not fit {len(self.dimensions)} dimensions")
         if self.dynamic and not any(self.dynamic):
@@ -163,7 +171,7 @@ class ArrayShape(Shape):
 
     @cached_property
     def element_count(self) -> int:
-        """Number of elements (of the bound, where dynamic)."""
+        """Number of elements, at the bounds of dynamic dimensions."""
         return math.prod(self.dimensions)
 
     @cached_property
@@ -183,7 +191,7 @@ class ArrayShape(Shape):
 
     @property
     def minor_to_major(self) -> tuple[int, ...]:
-        """The layout's order, row major where none is set."""
+        """The layout's order; row-major if none is set."""
         return (self.layout or _default_layout(self.rank)).minor_to_major
 
     @property
@@ -200,7 +208,7 @@ class ArrayShape(Shape):
         return ArrayShape(element_type, self.dimensions, self.layout, self.dynamic)
 
     def with_dimensions(self, dimensions: Iterable[int], dynamic: Sequence[bool] = ()) -> ArrayShape:
-        """The same element type with other dimensions, row major where a layout was set."""
+        """The same element type with other dimensions; row-major if a layout was set."""
         dims = tuple(dimensions)
         return ArrayShape(
             self.element_type, dims, None if self.layout is None else _default_layout(len(dims)), tuple(dynamic)
@@ -235,7 +243,7 @@ class ArrayShape(Shape):
 
     @cached_property
     def _text(self) -> str:
-        # XLA prints no layout for a scalar unless it says something beyond the order.
+        # XLA prints a scalar's layout only if it has more than the order.
         shown = self.layout is not None and (self.dimensions or not self.layout.is_default)
         return f"{self._text_without_layout}{self.layout if shown else ''}"
 
@@ -245,7 +253,7 @@ class ArrayShape(Shape):
         return f"{self.element_type}[{dims}]"
 
     def __eq__(self, other: object) -> bool:
-        if self is other:  # as most that are compared
+        if self is other:  # true for most comparisons
             return True
         if not isinstance(other, ArrayShape):
             return NotImplemented
@@ -272,7 +280,8 @@ class TupleShape(Shape):
     """A tuple of shapes.
 
     Raises:
-        ShapeError: it holds more than MAX_LEAVES arrays or nests deeper than MAX_DEPTH: tuples of tuples double with each level.
+        ShapeError: it has more than MAX_LEAVES arrays or nests deeper than MAX_DEPTH. Tuples of
+            tuples may double with each level.
     """
 
     shapes: tuple[Shape, ...]
@@ -308,7 +317,7 @@ class TupleShape(Shape):
         return TupleShape(tuple(s.with_default_layout() for s in self.shapes))
 
     def text(self, *, layout: bool = True) -> str:
-        # XLA marks every fifth element, so that a person can count long tuples.
+        # XLA numbers every fifth element, so that people can count long tuples.
         parts = [
             (f"/*index={i}*/" if i and i % 5 == 0 else "") + s.text(layout=layout) for i, s in enumerate(self.shapes)
         ]
@@ -327,7 +336,7 @@ class BufferShape(Shape):
 
     @property
     def byte_size(self) -> int:
-        """Bytes of the array behind it."""
+        """Bytes of its array."""
         return self.array.byte_size
 
     def leaves(self, index: Index = ()) -> Iterator[tuple[Index, ArrayShape | BufferShape]]:
@@ -351,7 +360,7 @@ OPAQUE = ArrayShape(PrimitiveType.OPAQUE)
 
 
 def array(element_type: PrimitiveType, dimensions: Iterable[int] = (), *, layout: bool = True) -> ArrayShape:
-    """An array shape, row major (`layout=False`: no layout set)."""
+    """A row-major array shape (`layout=False`: without layout)."""
     dims = tuple(dimensions)
     return ArrayShape(element_type, dims, _default_layout(len(dims)) if layout else None)
 
@@ -375,7 +384,7 @@ def subshape(shape: Shape, index: Index) -> Shape:
     """The shape at a ShapeIndex.
 
     Raises:
-        ShapeError: there is none.
+        ShapeError: there is no such subshape.
     """
     for i in index:
         if not isinstance(shape, TupleShape) or not 0 <= i < len(shape.shapes):
@@ -392,20 +401,23 @@ def has_dynamic(shape: Shape) -> bool:
 
 
 def same(a: Shape, b: Shape) -> bool:
-    """Equal but for layouts (XLA's ShapeUtil::Compatible)."""
+    """Whether shapes are equal except for layouts (XLA's ShapeUtil::Compatible)."""
     return a is b or a == b or a.without_layout() == b.without_layout()
 
 
 def memory_order(shape: ArrayShape) -> tuple[int, ...]:
-    """Minor to major, without dimensions of size 1: two arrays of equal dimensions and order have equal bytes."""
+    """Dimensions from minor to major, without those of size 1.
+
+    Arrays of equal dimensions and memory order have equal bytes.
+    """
     return tuple(d for d in shape.minor_to_major if shape.dimensions[d] != 1)
 
 
 @lru_cache(maxsize=4096)
 def common_factors(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, int, int, int], ...]:
-    """The finest split of two dimension lists into runs (start_a, end_a, start_b, end_b) of equal products.
+    """The finest split of two dimension lists into runs of equal products.
 
-    Source: CommonFactors in XLA's xla/util.h.
+    Each run is (start_a, end_a, start_b, end_b). Source: CommonFactors in XLA's xla/util.h.
     """
     if math.prod(a) == 0 or math.prod(b) == 0:
         return ((0, len(a), 0, len(b)),)
@@ -416,7 +428,7 @@ def common_factors(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, i
         if pa == pb and (i > i0 or j > j0):
             runs.append((i0, i, j0, j))
             i0, j0 = i, j
-            # Ones that stand apart on either side form runs of their own, paired where both sides have one.
+            # Dimensions of size 1 between runs form their own runs, paired if both sides have one.
         if pa == pb and i < len(a) and j < len(b) and a[i] == b[j]:
             runs.append((i, i + 1, j, j + 1))
             i, j = i + 1, j + 1
@@ -434,7 +446,10 @@ def common_factors(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, i
 
 
 def same_layouts(a: Shape, b: Shape) -> bool:
-    """Whether the arrays of two compatible shapes lie in memory in the same order; without a layout they are row major."""
+    """Whether the arrays of two compatible shapes have the same memory order.
+
+    Arrays without layout are row-major.
+    """
     if a is b:
         return True
     if isinstance(a, TupleShape) and isinstance(b, TupleShape):
@@ -446,7 +461,7 @@ def same_layouts(a: Shape, b: Shape) -> bool:
 
 
 def same_dimensions(a: Shape, b: Shape) -> bool:
-    """Two arrays of equal dimensions, whatever their element types and layouts."""
+    """Whether arrays have equal dimensions, whatever their element types and layouts."""
     return isinstance(a, ArrayShape) and isinstance(b, ArrayShape) and a.dimensions == b.dimensions
 
 

@@ -1,6 +1,6 @@
 """Positions of elements in memory under XLA's tiled layouts.
 
-`T(8,128)(2,1)` cuts the minor-most dimensions into tiles, and those into tiles again.
+`T(8,128)(2,1)` splits the most minor dimensions into tiles, and those into tiles again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from xlanb.shape.shape import ArrayShape, Layout
 
 
 def place_of(index: Sequence[int], shape: ArrayShape) -> int:
-    """The place of an element in memory, counted in elements; tiles and their padding count."""
+    """The position of an element in memory, in elements, including padding of tiles."""
     layout = layout_of(shape)
     order = layout.minor_to_major[::-1]
     sizes, at = [shape.dimensions[d] for d in order], [index[d] for d in order]
@@ -24,7 +24,7 @@ def place_of(index: Sequence[int], shape: ArrayShape) -> int:
 
 
 def padded_sizes(shape: ArrayShape) -> list[int]:
-    """The dimensions in memory, the major-most first, padding included.
+    """The dimensions in memory, most major first, including padding.
 
     Each level of tiles has dimensions of its own.
     """
@@ -36,15 +36,15 @@ def padded_sizes(shape: ArrayShape) -> list[int]:
 
 
 def layout_of(shape: ArrayShape) -> Layout:
-    """The shape's layout; the default one where it has none."""
+    """The shape's layout; the default one if none is set."""
     return shape.layout if shape.layout is not None else Layout.default(len(shape.dimensions))
 
 
 def _tiled(sizes: list[int], at: list[int], tile: Sequence[int | None]) -> tuple[list[int], list[int]]:
-    """One level of tiles over the minor-most dimensions.
+    """Apply one level of tiles to the most minor dimensions.
 
-    Each becomes the number of its tile and the place within it; `None` joins a dimension with the
-    next.
+    Each becomes the number of its tile and the position within it; `None` merges a dimension with
+    the next.
     """
     missing = max(len(tile) - len(sizes), 0)
     sizes, at = [1] * missing + sizes, [0] * missing + at
