@@ -1,1 +1,4 @@
-"""Measurements, one command each: `python -m benchmarks text`. Figures are medians, and ratios against a peer in the same run where one is installed."""
+"""Measurements, one command each: `python -m benchmarks text`.
+
+Figures are medians, and ratios to an installed peer in the same run.
+"""

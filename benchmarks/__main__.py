@@ -1,4 +1,7 @@
-"""`python -m benchmarks NAME [WORD ...]`: run one of the measurements and print its table; the words are for those that take some."""
+"""Run one of the measurements and print its table: `python -m benchmarks NAME [WORD ...]`.
+
+Some measurements take words as arguments.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ TAKE_WORDS = {"devices", "load", "models", "products", "shardy", "verdicts"}
 
 
 def main() -> int:
-    """Run the measurements that the command line names, or one with what it takes."""
+    """Run the measurements named on the command line, or one with its arguments."""
     wanted, words = sys.argv[1:], []
     if wanted and wanted[0] in TAKE_WORDS:
         wanted, words = wanted[:1], wanted[1:]

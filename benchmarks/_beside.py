@@ -49,9 +49,10 @@ def beside_cpu(programs: Mapping[str, tuple[Callable[[], Program], bool]]) -> pd
 
 
 def hlo_text(lowered: Any, compiled: Any) -> str:
-    """The HLO text of a `Lowered`, with the layouts of parameters and results that its `Compiled` has.
+    """Return the HLO text of a `Lowered`, with the entry layouts of its `Compiled`.
 
-    Without them, results have the layouts of the last operations, and need copies that XLA does not make.
+    Otherwise results have the layouts of the last operations, and need copies that XLA does not
+    make.
     """
     layouts = re.compile(r"entry_computation_layout=(\{.*?\)->.*?\})(?=, \w+=|$)", re.MULTILINE)
     found = layouts.search(compiled.as_text())

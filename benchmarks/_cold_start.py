@@ -1,7 +1,8 @@
-"""`python -m benchmarks._cold_start {xla,xlanb} FILE`: seconds from HLO text to the first result in a fresh process.
+"""Measure seconds from HLO text to the first result in a fresh process.
 
-NumPy is loaded, and the arguments lie in memory, before the clock starts; importing the compiler counts. Of XLA only jaxlib is loaded,
-with its LAPACK handlers where the text calls them.
+`python -m benchmarks._cold_start {xla,xlanb} FILE`. NumPy is loaded, and the arguments are in
+memory, before the clock starts; importing the compiler is included. Of XLA only jaxlib is loaded,
+with its LAPACK handlers if the text calls them.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ def _register_lapack(jaxlib: Any) -> None:
 
 
 def main() -> None:
-    """Print the seconds; FILE has the text, FILE.json the dimensions and dtypes of the arguments, which are ones."""
+    """Print the seconds.
+
+    FILE has the text, FILE.json the dimensions and dtypes of the arguments (ones).
+    """
     kind, path = sys.argv[1], Path(sys.argv[2])
     described = json.loads(path.with_suffix(".json").read_text())
     arguments = [np.ones(shape, dtype) for shape, dtype in described]

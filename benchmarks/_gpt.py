@@ -1,4 +1,7 @@
-"""A training step of a small GPT in JAX: six layers under named scopes, Adam-like updates; about 1,500 instructions."""
+"""A training step of a small GPT in JAX: six layers in named scopes, Adam-like updates.
+
+It has about 1,500 instructions.
+"""
 
 from __future__ import annotations
 

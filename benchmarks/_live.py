@@ -1,7 +1,8 @@
-"""A live session of the step widget without a notebook: what the kernel answers to each Next, and a page that plays it.
+"""A live session of the step widget without a notebook: the kernel's answers, and a page that
+replays them.
 
-The kernel's part is measured here, in processor time; the page's part in the browser, where a stand-in for the
-widget's model hands the view the same messages.
+The kernel's part is measured here, in processor time. The page's part is measured in the browser,
+where a substitute for the widget's model sends the view the same messages.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ globalThis[Symbol.for("xlanb.step.{version}")].render({{ model, el: document.get
 
 @dataclass(frozen=True)
 class Answer:
-    """What the kernel sent for one Next: the stage that it ran, its messages, the processor time that they took."""
+    """The kernel's answer to one Next: the stage that it ran, its messages, their processor
+    time.
+    """
 
     stage: Stage
     messages: list[dict[str, Any]]

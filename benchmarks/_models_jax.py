@@ -1,4 +1,7 @@
-"""Real models in flax and plain JAX, with random weights: each function gives a JAX function and its arguments, weights among them."""
+"""Real models in flax and plain JAX, with random weights.
+
+Each function returns a JAX function and its arguments, including weights.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ class ResNet50(nn.Module):
 
 
 class Layer(nn.Module):
-    """A layer of a transformer; norms stand before the attention and the MLP, or behind the sums."""
+    """A transformer layer; norms are before attention and MLP, or after the sums."""
 
     heads: int
     causal: bool = False
@@ -109,7 +112,9 @@ class Bert(nn.Module):
 
 
 class Gpt2(nn.Module):
-    """GPT-2 small (Radford et al. 2019): logits of every place; embedding and head share weights."""
+    """GPT-2 small (Radford et al. 2019): logits of all positions; embedding and head share
+    weights.
+    """
 
     @nn.compact
     def __call__(self, tokens: Array) -> Array:

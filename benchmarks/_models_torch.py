@@ -1,4 +1,8 @@
-"""The models of _models_jax in PyTorch: each function gives a call of it without arguments, and where ONNX can say it, the module and its inputs."""
+"""The models of _models_jax in PyTorch.
+
+Each function returns a call without arguments and, if ONNX can express it, the module and its
+inputs.
+"""
 
 from __future__ import annotations
 

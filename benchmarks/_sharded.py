@@ -1,7 +1,7 @@
-"""Sharded JAX programs for measurements: the kinds of layers, collectives and array manipulations that people spread over devices.
+"""Sharded JAX programs for measurements: typical layers, collectives and array manipulations.
 
-Each program is a function of a size (the number that its largest dimension is multiplied by) and gives a `Sharded`; its
-function takes the mesh, so that the same program can be made for one device and for many.
+Each program is a function of a size (the factor of its largest dimension) and returns a `Sharded`;
+its function takes the mesh, so that the same program can be made for one device and for many.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _TWO: Final = {"data": 4, "model": 2}
 
 @dataclass(frozen=True)
 class Sharded:
-    """A program: the axes of its mesh, a function of the mesh and the arrays, and each array with the axes of its dimensions."""
+    """A program: its mesh axes, a function of mesh and arrays, and each array with its dimensions'
+    axes.
+    """
 
     axes: dict[str, int]
     function: Callable[..., Any]
@@ -61,7 +63,7 @@ def _kept(mesh: Mesh, x: Any, *spec: Any) -> Any:
 
 @_program
 def dense_layer_by_batch(n: int) -> Sharded:
-    """A layer whose batch is spread."""
+    """A layer with a sharded batch."""
     x, w = _floats(64 * n, 32), _floats(32, 32)
     return Sharded(_TWO, lambda _, x, w: jnp.tanh(x @ w), ((x, ("data",)), (w, ())))
 
@@ -96,7 +98,7 @@ def training_step(n: int) -> Sharded:
 
 @_program
 def weights_gathered_for_use(n: int) -> Sharded:
-    """Batch and weights are spread over the same axis: each layer's weights are gathered before it."""
+    """Batch and weights are sharded over one axis: each layer's weights are gathered before it."""
     arguments = ((_floats(64 * n, 64), ("x",)), (_floats(64, 64), ("x",)), (_floats(64, 32), ("x",)))
     return Sharded(_ROWS, lambda _, x, a, b: jax.nn.relu(x @ a) @ b, arguments)
 
@@ -127,7 +129,7 @@ def layer_norm_by_sequence(n: int) -> Sharded:
 
 @_program
 def embedding_by_rows(n: int) -> Sharded:
-    """Rows of a table whose rows are spread."""
+    """A gather from a table sharded by rows."""
     ids = np.random.default_rng(0).integers(0, 128 * n, (16, 16)).astype(np.int32)
     return Sharded(_TWO, lambda _, t, i: t[i], ((_floats(128 * n, 32), ("model",)), (ids, ("data",))))
 

@@ -1,4 +1,6 @@
-"""Shardy's own tests as Programs: each function of a file of MLIR, with the shardings that its comments expect of it."""
+"""Shardy's own tests as Programs: each function of an MLIR file, with the shardings in its
+comments.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ _REWRITES = (
 
 @dataclass
 class Case:
-    """A function of a test: its name, the text that holds it without comments, and what its comments say."""
+    """A test function: its name, the text that contains it without comments, and its comments."""
 
     name: str
     text: str
@@ -155,7 +157,7 @@ class Reader:
                 self.operation(op, region, block.operations[n + 1].offset)
 
     def operation(self, op: StablehloOperation, region: ShardyRegion, end: int) -> None:
-        """One operation, whose text ends at `end`."""
+        """Read one operation, whose text ends at `end`."""
         if op.name == "sdy.data_flow_edge":
             self.edge(op)
             return
@@ -191,7 +193,7 @@ class Reader:
             self.block(block, inner)
 
     def edge(self, op: StablehloOperation) -> None:
-        """An edge stands for the value that owns it."""
+        """Map an edge to the value that owns it."""
         owner = self.values[op.operands[0]]
         producer = owner.producer
         if producer is None:
@@ -222,7 +224,7 @@ _PLACEHOLDER = parse_hlo("HloModule m\nENTRY e { ROOT p = f32[] parameter(0) }\n
 
 
 _NEXT_RESULTS = re.compile(r"(?:%[\w:]+,?\s*)+=\s*$")
-"""What stands before the name of the operation that follows."""
+"""The text before the next operation's name."""
 
 
 def _shape(value: MlirValue) -> Shape:

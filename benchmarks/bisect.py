@@ -1,9 +1,13 @@
-"""Whether `trace.bisect` names the rule that moved the numbers: rules and passes whose formula is made wrong, one at a time, each in a program in which it fires.
+"""Whether `trace.bisect` names the faulty rule: rules and passes are made wrong, one at a time.
 
-Every rule of algsimp and every pass with an example is tried with the mutations below, in turn, until one moves the result of the program; what moves nothing is no fault. The
-programs are the examples of the tests and modules drawn from the rules' patterns, each beside three others that are right, and two steps of training by JAX, through the default
-pipeline (passes that are not in it: between cse, dce and fusion).
-Columns: what was made wrong and how, what the bisection named, whether that is it, wall seconds of the bisection (one thread).
+For every rule of algsimp and every pass with an example, the mutations below are tried in turn,
+until one changes the program's result; a mutation without effect is not a fault. The programs are
+the examples of the tests and modules drawn from the rules' patterns, each with three correct ones,
+and two JAX training steps, through the default pipeline (passes that are not in it: between cse,
+dce and fusion).
+
+Columns: what was made wrong and how, the result of the bisection, whether it is right, wall seconds
+of the bisection (one thread).
 """
 
 from __future__ import annotations
@@ -108,15 +112,17 @@ MUTATIONS: dict[str, Mutation] = {
 
 
 class Nobody:
-    """Listens, and makes nothing of it."""
+    """An observer that ignores all events."""
 
     def on_event(self, event: Event) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 @dataclass
 class Fault:
-    """Something made wrong: the pass, the rule ("" where the pass names it as it runs), how, and the rule under which it was made, once it was."""
+    """A fault: the pass, the rule ("" if named at run time), the mutation, and the rule in which it
+    was made.
+    """
 
     pass_name: str
     rule: str
@@ -125,7 +131,7 @@ class Fault:
 
 
 def _swapped(rule: Rule, fault: Fault) -> Rule | None:
-    """The rule with the first two instructions that its formula takes exchanged, where they have one shape."""
+    """Return the rule with the first two operands of its formula exchanged, if of one shape."""
     names = [w for w in rule.wants if w not in ("b", "root", "options")]
     if len(names) < 2:
         return None
@@ -180,7 +186,7 @@ def _rule_as(old: Rule, new: Rule) -> Iterator[None]:
 
 @contextmanager
 def _pass_wrong(fault: Fault, mutation: Mutation) -> Iterator[None]:
-    """Whatever one rule of the pass puts in the place of an array it puts there mutated: the first that puts anything."""
+    """Mutate the replacements of an array by one rule of the pass, the first that makes any."""
     right = HloComputation.replace
 
     def wrong(self: HloComputation, old: HloInstruction, new: HloInstruction, **options: Any) -> Any:
@@ -204,7 +210,10 @@ def _pass_wrong(fault: Fault, mutation: Mutation) -> Iterator[None]:
 
 
 def texts_of(rule: Rule) -> Iterator[str]:
-    """Programs in which a rule may fire: the one of its test, then some drawn from its pattern, whatever its guards say."""
+    """Yield programs in which a rule may fire: its test's, then some drawn from its pattern.
+
+    The rule's guards are not considered.
+    """
     if rule.label in EXAMPLES:
         yield written(EXAMPLES[rule.label])
     for seed in range(_DRAWN):
@@ -251,7 +260,7 @@ def traced(text: str, pass_name: str) -> Trace:
 
 @dataclass(frozen=True)
 class Program:
-    """HLO text, the arrays it is called with, and the relative error that passes without a fault stay below."""
+    """HLO text, its arguments, and an upper bound of the relative error of correct passes."""
 
     text: str
     inputs: tuple[Any, ...]
@@ -265,7 +274,7 @@ def program(text: str) -> Program:
 
 
 def training_step(step: Callable[[], Any]) -> tuple[Program, list[Rule]]:
-    """A step of training by JAX with its own arguments, and the rules of algsimp that fire in it."""
+    """Return a JAX training step with its arguments, and the rules of algsimp that fire in it."""
     import jax
 
     function, arguments = step()
@@ -292,7 +301,10 @@ class Fired:
 
 
 def error_of(trace: Trace, given: Program) -> list[float]:
-    """How far each result of the last module is from that of the first; infinite where NaN or infinities stand elsewhere."""
+    """Return the error of each result of the last module against the first.
+
+    Infinite if NaNs or infinities are at other places.
+    """
     first, last = (module_of(s.after) for s in (trace.stages[0], trace.stages[-1]))  # type: ignore[arg-type]
     meaning = compiled_meaning(trace, trace.stages[-1])
     wanted, got = (leaves_of(evaluate(meaning(m), *given.inputs)) for m in (first, last))
@@ -380,7 +392,7 @@ def attempt(programs: Iterator[tuple[Program, Iterator[Candidate]]]) -> dict[str
 
 
 def _bisected(fault: Fault, given: Program) -> dict[str, Any] | None:
-    """A row of the table; None where the fault moves nothing, or breaks the program rather than its numbers."""
+    """Return a row of the table; None if the fault has no effect, or breaks the program itself."""
     try:
         trace = traced(given.text, fault.pass_name)
         if not fault.made or not moves(trace, given):

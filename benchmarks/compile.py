@@ -1,7 +1,8 @@
-"""From HLO to an executable: the passes alone, recorded and not, the whole compilation, and a call of what came out.
+"""From HLO to an executable: passes alone, recorded and not, the whole compilation, and a call.
 
-Where JAX is installed, the real XLA:CPU compiles and runs the same text in the same process, interleaved, and the ratios (XLA's time by ours) are above 1 where
-xlanb is faster. Medians, in one process for each number of threads: of both compilers, held to so many CPUs.
+If JAX is installed, the real XLA:CPU compiles and runs the same text in the same process,
+interleaved. Ratios (XLA's time by ours) above 1 mean that xlanb is faster. Figures are medians, in
+one process per number of threads; both compilers are bound to that many CPUs.
 """
 
 from __future__ import annotations
@@ -116,12 +117,16 @@ def passes(module: HloModule, *, recorded: bool) -> float:
 
 
 def table() -> pd.DataFrame:
-    """A row per number of threads and program: milliseconds of passes and compilation, microseconds of a call, and the ratios to XLA where there is one."""
+    """Return a row per number of threads and program.
+
+    It has milliseconds of passes and compilation, microseconds of a call, and the ratios to XLA if
+    installed.
+    """
     cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     kinds = [cpus[:1], cpus] if len(cpus) > 1 else [cpus]
     rows = []
     for chosen in kinds:
-        # Both choose their threads when they first compile: each number of them takes a process of its own.
+        # Both choose their threads at the first compilation: each number needs its own process.
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _hold, (chosen,)) as process:
             rows += process.submit(_rows).result()
     return pd.DataFrame(rows).round(2)

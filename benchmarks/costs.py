@@ -1,8 +1,11 @@
-"""The table of costs that emitters weigh (xlanb/codegen/costs.py), measured anew: run it after a change of an emitter, and on a new kind of machine.
+"""Measure the cost table of the emitters (xlanb/codegen/costs.py).
 
-Times are measured by programs whose time is theirs alone: a slope between two sizes, or the time of many elements. Sizes from which one way of computing is faster than another are
-tried: for each other value, the time of programs that depend on it, by that with the table's value; below 1 the other value is better. One thread, but for what is about threads.
-Values are set in processes of their own, in turns, and the least of several medians counts, so that a noisy machine decides little.
+Run it after a change of an emitter, and on a new kind of machine. Times are measured by programs
+that depend on one time only: a slope between two sizes, or the time of many elements. Thresholds,
+from which one way of computing is faster than another, are tried: for each other value, the time of
+programs that depend on it, divided by that with the table's value; below 1 the other value is
+better. All is measured with one thread, except what is about threads. Values are set in separate
+processes, alternately, and the least of several medians is used, to reduce noise.
 
     python -m benchmarks costs                              all, for this machine's family
     XLANB_COSTS_FAMILY=avx2 python -m benchmarks costs      as if it had no wider vectors
@@ -142,10 +145,10 @@ def pool(rows: int, columns: int, size: int) -> str:
     )
 
 
-def dot(m: int, n: int, k: int, *, turned: bool = False, types: tuple[str, str] = ("f32", "f32")) -> str:
-    """A matrix product of operands and a result of these types; b lies along k where it is `turned`."""
+def dot(m: int, n: int, k: int, *, transposed: bool = False, types: tuple[str, str] = ("f32", "f32")) -> str:
+    """Return a matrix product of these types; b is transposed if `transposed`."""
     kind, result = types
-    b, dim = (f"{kind}[{n},{k}]", 1) if turned else (f"{kind}[{k},{n}]", 0)
+    b, dim = (f"{kind}[{n},{k}]", 1) if transposed else (f"{kind}[{k},{n}]", 0)
     return module(
         "",
         f"x = {kind}[{m},{k}] parameter(0)",
@@ -155,7 +158,7 @@ def dot(m: int, n: int, k: int, *, turned: bool = False, types: tuple[str, str] 
 
 
 def transpose(rows: int, columns: int, *, fused: bool = False) -> str:
-    """A matrix turned, or added to another that is."""
+    """Return a matrix transpose, or its sum with another matrix."""
     lines = [f"x = f32[{rows},{columns}] parameter(0)", f"y = f32[{columns},{rows}] parameter(1)"]
     made = f"f32[{columns},{rows}] transpose(x), dimensions={{1,0}}"
     lines += [f"t = {made}", f"ROOT r = f32[{columns},{rows}] add(t, y)"] if fused else [f"ROOT t = {made}"]
@@ -211,7 +214,7 @@ def gather(rows: int, columns: int, taken: int) -> str:
 
 
 def fourier(lines: int, n: int, *, beside: bool = False) -> str:
-    """The transforms of lines of n complex numbers, one after the other or `beside` each other."""
+    """Return the transforms of n complex numbers along rows, or, if `beside`, along columns."""
     if not beside:
         shape = f"c64[{lines},{n}]"
         return module("", f"x = {shape} parameter(0)", f"ROOT y = {shape} fft(x), fft_type=FFT, fft_length={{{n}}}")
@@ -220,7 +223,7 @@ def fourier(lines: int, n: int, *, beside: bool = False) -> str:
 
 
 def lapack(name: str, n: int, *results: str, options: str = "") -> str:
-    """A routine of LAPACK on a matrix of order n; `results` are the shapes of what it gives besides a matrix."""
+    """Return a LAPACK call on a matrix of order n; `results` are the shapes of further results."""
     matrix = f"f32[{n},{n}]{{0,1}}"
     return module(
         "",
@@ -260,19 +263,22 @@ def _each(count: float, *texts: str) -> tuple[Texts, Callable[[list[float]], flo
 
 
 def _slope(count: float, small: str, large: str) -> tuple[Texts, Callable[[list[float]], float]]:
-    """The time that one program takes more than another, by so many units of work that it has more."""
+    """Return the time per additional unit of work between two programs."""
     return (small, large), lambda t: (t[1] - t[0]) / count
 
 
 def _solved(
     rows: Sequence[tuple[float, float]], which: int, *texts: str
 ) -> tuple[Texts, Callable[[list[float]], float]]:
-    """One of two unknowns, of programs whose times are sums of so many of each."""
+    """Return one of two unknowns, from programs whose times are sums of given numbers of each."""
     return texts, lambda t: float(np.linalg.lstsq(np.asarray(rows), np.asarray(t), rcond=None)[0][which])
 
 
 def times(lanes: int) -> dict[str, tuple[Texts, Callable[[list[float]], float]]]:
-    """For each time: programs, and what it is, given their nanoseconds; `lanes` are the floats of a vector."""
+    """Return the programs of each time, and a function of their nanoseconds.
+
+    `lanes` is the number of floats in a vector.
+    """
     short = [sort(1024, n) for n in (16, 64)]
     counted = [(1024.0 * n, 1024.0 * n * n) for n in (16, 64)]
     long = [sort(16, n) for n in (512, 2048)]
@@ -304,7 +310,7 @@ def times(lanes: int) -> dict[str, tuple[Texts, Callable[[list[float]], float]]]
 
 # -- sizes -----------------------------------------------------------------------------------------
 
-_DOTS = (dot(256, 256, 256), dot(1024, 512, 512), dot(64, 1024, 1024), dot(512, 512, 512, turned=True))
+_DOTS = (dot(256, 256, 256), dot(1024, 512, 512), dot(64, 1024, 1024), dot(512, 512, 512, transposed=True))
 TRIALS: dict[str, tuple[Texts, Sequence[Value]]] = {
     "plain_loop_elements": ([elementwise(n, "add", "tanh") for n in (16, 32, 64, 256)], (0, 128)),
     "gathered_rows": ([gather(4096, n, 1024) for n in (4, 16, 64)], (2, 8)),
@@ -334,7 +340,7 @@ TRIALS: dict[str, tuple[Texts, Sequence[Value]]] = {
     "stream_bytes": ((dot(128, 128, 256), dot(512, 512, 512)), (256, 2048)),
     "block_bytes": (_DOTS, (256 << 10, 1 << 20)),
     "panel_bytes": ((*_DOTS, dot(512, 1024, 1024)), (1 << 17, 1 << 19)),
-    "rowdot_rows": ([dot(n, 512, 512, turned=True) for n in (4, 8, 12, 16)], (4, 16)),
+    "rowdot_rows": ([dot(n, 512, 512, transposed=True) for n in (4, 8, 12, 16)], (4, 16)),
     "copied_rows": ([dot(n, 640, 768) for n in (224, 448, 896)], (224, 896)),
     "copied_panel_rows": ([dot(n, 1024, 1024) for n in (32, 64, 128)], (32, 128)),
     "copied_bytes": ([dot(512, n, n) for n in (448, 640, 896)], (3 << 18, 3 << 20)),
@@ -353,7 +359,7 @@ TRIALS: dict[str, tuple[Texts, Sequence[Value]]] = {
     "independent_sums": ([dot(n, 16, 512) for n in (1, 2, 4)], (4, 12)),
 }
 FACTS = ("cycle_ns", "first_cache_sets", "first_cache_ways", "scan_element_ns")
-"""What is read from the machine's description, or (a scan by any function) depends on the function."""
+"""Values from the machine's description, or (a scan by any function) dependent on the function."""
 SHARED: dict[str, tuple[Texts, Sequence[Value]]] = {
     "wake_ns": ([elementwise(n, "tanh") for n in (1 << 14, 3 << 14, 1 << 16, 3 << 16)], (12_000.0, 50_000.0)),
     "part_ns": ([elementwise(n, "tanh") for n in (1 << 17, 1 << 19)], (4_000.0, 16_000.0)),
@@ -367,14 +373,14 @@ SHARED: dict[str, tuple[Texts, Sequence[Value]]] = {
     "shared_line_ns": ([fourier(1, n) for n in (1 << 13, 1 << 14, 1 << 15, 1 << 16)], (15_000.0, 240_000.0)),
     "banded_bytes": ([reduce(n, 512, 0) for n in (128, 256, 1024)], (1 << 18, 1 << 20)),
 }
-"""What is about threads: measured with two."""
+"""Values about threads, measured with two."""
 
 
 # -- measuring -------------------------------------------------------------------------------------
 
 
 def _hidden() -> str:
-    """The features that the machine must seem to lack, to be of the family that is asked for."""
+    """Return the features to hide, so that the machine is of the requested family."""
     return "avx512" if os.environ.get("XLANB_COSTS_FAMILY") == "avx2" else ""
 
 
@@ -389,7 +395,9 @@ def _narrowed() -> None:
 
 
 def _medians(texts: Texts, changed: dict[str, Value], threads: int) -> list[float]:
-    """Nanoseconds of a call of each program, with some of the costs changed; in a process of its own."""
+    """Return nanoseconds of a call of each program with changed costs; it runs in its own
+    process.
+    """
     os.environ["XLANB_NUM_THREADS"] = str(threads)
     _narrowed()
     costs.COMMON = replace(costs.COMMON, **changed)  # type: ignore[arg-type]
@@ -427,7 +435,7 @@ def _apart(texts: Texts, changed: dict[str, Value], threads: int) -> list[float]
 
 
 def _least(texts: Texts, settings: Sequence[dict[str, Value]], threads: int) -> list[list[float]]:
-    """For each setting the least nanoseconds of each program, over rounds in which all take turns."""
+    """Return each setting's least nanoseconds per program, over rounds that alternate settings."""
     found = [[math.inf] * len(texts) for _ in settings]
     for _ in range(ROUNDS):
         for k, changed in enumerate(settings):
@@ -436,7 +444,9 @@ def _least(texts: Texts, settings: Sequence[dict[str, Value]], threads: int) -> 
 
 
 def table() -> pd.DataFrame:
-    """A row per cost: its unit and the table's value, what was measured, and how other values do."""
+    """Return a row per cost: its unit and the table's value, the measured one, and other values'
+    ratios.
+    """
     from xlanb.codegen import jit
 
     _narrowed()

@@ -1,12 +1,15 @@
-"""Sharded programs on eight virtual devices, on one, and on the real XLA's eight CPU devices: `python -m benchmarks devices [small] [large] [PART OF A NAME]`.
+"""Sharded programs on eight virtual devices, on one, and on the real XLA's eight CPU devices.
 
-All run in one process, in turns; medians of wall time. `large` has arrays of some megabytes, `small` of some kilobytes.
-Ours takes whole NumPy arrays and gives whole ones. XLA's arrays lie on its devices before the call, and its results stay there.
+`python -m benchmarks devices [small] [large] [PART OF A NAME]`. All run in one process,
+alternately; figures are medians of wall time. `large` has arrays of some megabytes, `small` of some
+kilobytes. xlanb takes and returns whole NumPy arrays; XLA's arguments and results are on its
+devices.
 
-Columns: kilobytes of arguments; microseconds of a call on one device, on eight, and on eight that keep their own shards
-(`run_shards`: the devices run, whatever whole arrays do); eight by one; the same of XLA; and XLA's time on eight by ours, above 1 where xlanb is
-faster. `one program` says whether the programs of the devices were compiled as one; where that costs, it does so in one of the first calls, which `first
-ms` includes.
+Columns: kilobytes of arguments; microseconds of a call on one device, on eight, and on eight that
+keep their own shards (`run_shards`, which excludes whole arrays); eight by one; the same for XLA;
+and XLA's time on eight by ours, above 1 where xlanb is faster. `one program` says whether the
+programs of the devices were compiled as one; if that takes time, it is in one of the first calls,
+which `first ms` includes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Dump directories: how long they take to open, to step and to export, and what a page weighs.
+"""Dump directories: the time to open, step and export them, and the size of a page.
 
-Rows: a directory of 10,000 small files; a program of some 2,000 instructions through 40 dumps (written by xlanb itself); one of 40,000 instructions through 12.
-`first_step_s` is the time to the first module read, `page_s` and `page_kb` are the exported step view, `rss_mb` the process after it (each row in a process of its own).
+Rows: a directory of 10,000 small files; a program of some 2,000 instructions through 40 dumps
+(written by xlanb itself); one of 40,000 instructions through 12. `first_step_s` is the time to the
+first module read, `page_s` and `page_kb` are for the exported step view, `rss_mb` is the process
+after it (each row in its own process).
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ def _measured(case: str) -> dict[str, object]:
 
 
 def program(instructions: int, name: str = "jit_step") -> str:
-    """HLO of so many instructions: a chain of layers, some of which a pass can simplify."""
+    """Return HLO of a number of instructions: a chain of layers, some of which a pass can
+    simplify.
+    """
     lines = [
         "  n0 = f32[64,64]{1,0} parameter(0)",
         "  zero = f32[] constant(0)",

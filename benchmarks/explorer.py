@@ -1,11 +1,18 @@
-"""The step widget: how long Next takes until it is painted in Chromium, the longest task meanwhile, what a page weighs, and whether opening compiles twice.
+"""The step widget: time of Next until painted in Chromium, longest task, page size, and
+recompilations.
 
-Rows: the page of a six-layer GPT step (processor seconds and kilobytes) and of 40 passes over 500 instructions; the first picture of 10,000 instructions and opening a group;
-Next on a live view (below); live-sized programs of some 200, 2,000 and 40,000 instructions, each stepped by Next on a page from disk (graph pane, a pass that changes something and one that does not).
-`next_ms` and `worst_ms` are the median and the largest time from the key to the second frame after it, `idle_ms` the same
-where no key was pressed (what the machine itself takes for two frames, in turns with the others), `task_ms` the longest task of the main thread while stepping. At last the number of
-compilations that opening a widget on a finished one begins. `cpu_ms` is processor time of the kernel (Python) or of the page's main thread, which other programs on the machine
-disturb less than wall time: for Next, live, of a pass that changed nothing, `python_ms` is the kernel's part. Needs playwright and a Chromium on the PATH; without them only page and compilations are told.
+Rows: the page of a six-layer GPT step (processor seconds and kilobytes) and of 40 passes over 500
+instructions; the first picture of 10,000 instructions and opening a group; Next on a live view
+(below); programs of some 200, 2,000 and 40,000 instructions, each stepped by Next on a page from
+disk (graph pane, a pass that changes something and one that does not); finally, the number of
+compilations that opening a widget on a finished one starts.
+
+`next_ms` and `worst_ms` are the median and the largest time from the key to the second frame after
+it, `idle_ms` the same without a key (the machine's own time for two frames, alternating with the
+others), `task_ms` the longest task of the main thread while stepping. `cpu_ms` is processor time of
+the kernel (Python) or of the page's main thread, which other programs on the machine disturb less
+than wall time: for a live Next of a pass that changed nothing, `python_ms` is the kernel's part.
+Needs playwright and a Chromium on the PATH; without them only page and compilations are measured.
 """
 
 from __future__ import annotations
@@ -80,7 +87,7 @@ _OPEN = """() => {
 
 
 def table() -> pd.DataFrame:
-    """One row per measurement; limits stand beside what was measured."""
+    """Return one row per measurement, with limits next to the figures."""
     rows = [*_step_rows(), _page_row(), *_picture_rows(), *_live_rows(), *_next_rows(), _open_row()]
     return pd.DataFrame(rows).fillna("")
 
@@ -126,7 +133,7 @@ def _step_rows() -> list[dict[str, Any]]:
 
 
 def _live_rows() -> list[dict[str, Any]]:
-    """Next on a compilation of 2,000 instructions, where the pass changes nothing."""
+    """Measure Next on a compilation of 2,000 instructions, when the pass changes nothing."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     if browser is None or find_spec("playwright") is None:
         return []
@@ -202,7 +209,10 @@ def _next_rows() -> list[dict[str, Any]]:
 
 
 def _picture_rows() -> list[dict[str, Any]]:
-    """The first picture of 10,000 instructions, by Python and in the page; and what a click that opens or closes a group takes, in the script alone."""
+    """Measure the first picture of 10,000 instructions, by Python and in the page.
+
+    Also the script time of a click that opens or closes a group.
+    """
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     if browser is None or find_spec("playwright") is None:
         return []

@@ -1,6 +1,8 @@
-"""Programs that were reported slow on XLA:CPU in JAX's public issues, written from their descriptions: on the backend xlanb, by xlanb.jit, and on JAX's CPU backend.
+"""Programs from JAX's public issues that were slow on XLA:CPU, rewritten from their descriptions.
 
-All three run in one process, in turns; medians of wall time and of processor time. `plugin` and `jit` are the CPU backend's time by ours: above 1 xlanb is faster.
+They run on the backend xlanb, by xlanb.jit, and on JAX's CPU backend, in one process, alternately;
+figures are medians of wall time and of processor time. `plugin` and `jit` are the CPU backend's
+time by ours: above 1 xlanb is faster.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from benchmarks._beside import Program, beside_cpu
 
 
 def quasiseparable_scan() -> Program:
-    """jax#36799: a Cholesky factorization as a scan of 2000 rounds whose carry is a 3 x 3 matrix of f64."""
+    """jax#36799: Cholesky factorization by a scan of 2000 iterations with a 3 x 3 matrix of f64 as
+    carry.
+    """
     import jax.numpy as jnp
     from jax import lax
 
@@ -54,7 +58,7 @@ def gradient_of_neighbour_differences() -> Program:
 
 
 def gradient_of_many_leaves() -> Program:
-    """jax#40150: the gradient through a scan of 614 rounds whose carry is 60 numbers, each by itself."""
+    """jax#40150: the gradient of a scan of 614 iterations with 60 separate numbers as carry."""
     import jax
     import jax.numpy as jnp
     from jax import lax
@@ -71,7 +75,7 @@ def gradient_of_many_leaves() -> Program:
 
 
 def mass_matrix() -> Program:
-    """jax#26021: the mass matrix of a chain of 35 joints in f64, its transforms one after the other."""
+    """jax#26021: the mass matrix of a chain of 35 joints in f64, with sequential transforms."""
     import jax
     import jax.numpy as jnp
 
@@ -94,7 +98,9 @@ def mass_matrix() -> Program:
 
 
 def cable() -> Program:
-    """jax#26145: 1000 steps of a nerve cell of 8 compartments with Hodgkin and Huxley's channels, in f64."""
+    """jax#26145: 1000 steps of a nerve cell with 8 compartments and Hodgkin-Huxley channels, in
+    f64.
+    """
     import jax.numpy as jnp
     from jax import lax
 

@@ -131,7 +131,7 @@ def _pair_energy(squared: Any) -> Any:
 
 
 def _positions(n: int, dims: int, kind: str) -> tuple[Any, float]:
-    """Particles on a grid, moved a little, and the side of their box."""
+    """Return particles on a slightly perturbed grid, and the side of their box."""
     side = math.ceil(n ** (1 / dims))
     grid = np.stack(np.meshgrid(*[np.arange(side)] * dims), -1).reshape(-1, dims)[:n]
     moved = 1.2 * grid + 0.05 * np.random.default_rng(0).standard_normal((n, dims))

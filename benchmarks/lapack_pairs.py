@@ -1,9 +1,9 @@
-"""Kernels of linear algebra beside calls of SciPy's LAPACK and BLAS, in pairs.
+"""Linear algebra kernels compared with calls of SciPy's LAPACK and BLAS, in pairs.
 
-Each program is one custom-call, compiled twice: as xlanb computes it, and with the routines of
-LAPACK alone. A routine of xlanb's own is worth its lines where `wall` or `processor`, the time
-of LAPACK divided by its own, is 1.3 or more. XLANB_ROUTINES names the routines to measure and
-XLANB_SIZES the matrices, as regular expressions ("potrf|getrf", "f32 16 x").
+Each program is one custom-call, compiled twice: with xlanb's own kernels, and with LAPACK routines
+only. A kernel of xlanb is worth its code if `wall` or `processor`, the time of LAPACK divided by
+its own, is 1.3 or more. XLANB_ROUTINES selects the routines and XLANB_SIZES the matrices, by
+regular expressions ("potrf|getrf", "f32 16 x").
 """
 
 from __future__ import annotations

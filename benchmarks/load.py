@@ -1,17 +1,16 @@
-"""Measure programs on a quiet machine and beside busy processes: xlanb and the real XLA:CPU.
+"""Measure programs on a quiet machine and next to busy processes: xlanb and the real XLA:CPU.
 
-Both run the same HLO in this process, in turns of some tenths of a second. The busy processes are
-children that run Python loops; they are stopped while the quiet figures are taken, so that quiet
-and loaded turns alternate. A figure is the time of all turns divided by the number of calls (not a
-median: a call that waits for a preempted thread counts in full).
+Both run the same HLO in this process, alternately for some tenths of a second. The busy processes
+are children that run Python loops; they are stopped while the quiet figures are taken, so that
+quiet and loaded turns alternate. A figure is the time of all turns divided by the number of calls
+(not a median: a call that waits for a preempted thread counts in full).
 
 `quiet` is XLA's time divided by xlanb's on the quiet machine: above 1 xlanb is faster. `busy N` is
-the same ratio beside N busy processes, `kept N` is `busy N` divided by `quiet`: 1 where load costs
-both the same part. `ours N` and `XLA N` are how many times longer a call takes than on the quiet
-machine.
+the same ratio with N busy processes, `kept N` is `busy N` divided by `quiet`: 1 if load slows both
+equally. `ours N` and `XLA N` are how many times longer a call takes than on the quiet machine.
 
-`python -m benchmarks load FILE.py [NAME ...]` measures the programs of a file instead: a
-dictionary `P` from names to (JAX function, arguments), or those of it that are named.
+`python -m benchmarks load FILE.py [NAME ...]` measures the programs of a file instead: all, or the
+named ones, of its dictionary `P` from names to (JAX function, arguments).
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ TURNS = 6
 SECONDS = 0.15
 """The least time of a turn."""
 _SETTLE = 0.02
-"""Seconds after the load has changed in which nothing is measured."""
+"""Seconds without measurements after a change of load."""
 
 Program = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -120,7 +119,7 @@ def conv_net() -> Program:
 
 
 def add_vectors() -> Program:
-    """One addition of 16 elements: nothing for a second thread."""
+    """One addition of 16 elements: too little for a second thread."""
     return lambda x, y: x + y, (_array(16), _array(16))
 
 
@@ -163,7 +162,7 @@ def _threads() -> int:
 
 @contextmanager
 def _busy(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Processes that compute without end, of the usual priority; they are stopped at first."""
+    """Start processes that compute endlessly at normal priority; they are stopped initially."""
     children = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         _set_load(children, 0)

@@ -1,11 +1,17 @@
-"""Real models from flax, Keras and plain JAX with random weights, beside XLA:CPU and, where they are installed, PyTorch and onnxruntime.
+"""Real models from flax, Keras and plain JAX with random weights, against XLA:CPU, PyTorch,
+onnxruntime.
 
-`python -m benchmarks models [PART ...]`: the rows whose names have one of the parts, in any case. Each row is measured in a process of its own: what crashes costs its row alone. All
-run in turns with the same number of threads; the figures are medians of rounds, and ratios above 1 mean that xlanb is faster. Weights are arguments, but for Keras, whose models xlanb
-takes with weights as literals; XLA is `tf.function(jit_compile=True)` there, and the compile ratio is that of the first calls, tracing included.
+`python -m benchmarks models [PART ...]` runs the rows whose names contain one of the parts,
+ignoring case. Each row is measured in its own process: a crash costs only its row. All run
+alternately with the same number of threads; the figures are medians of rounds, and ratios above 1
+mean that xlanb is faster. PyTorch and onnxruntime are measured if installed. Weights are arguments,
+except for Keras, where xlanb takes models with weights as literals; XLA is
+`tf.function(jit_compile=True)` there, and the compile ratio is that of the first calls, tracing
+included.
 
-`cold` is XLA's time by ours from HLO text to the first result in a fresh process, compilers imported (see _cold_start), routines of xlanb's that know no program read from the user's
-cache; `second start s` is the same for ours with the executable in the folder of XLANB_CACHE_DIR.
+`cold` is XLA's time by ours from HLO text to the first result in a fresh process, including
+compiler imports (see _cold_start), with xlanb's program-independent routines in the user's cache;
+`second start s` is the same for ours with the executable in the folder of XLANB_CACHE_DIR.
 """
 
 from __future__ import annotations
@@ -44,7 +50,9 @@ _COMPILE_SECONDS = 8.0
 
 @dataclass(frozen=True)
 class Model:
-    """A row: the function of _models_jax that makes the program, and that of _models_torch; both by name, with arguments."""
+    """A row: the functions of _models_jax and _models_torch that make the program, with
+    arguments.
+    """
 
     make: Callable[[], Any]
     torch: Callable[[], Any] | None = None
@@ -167,7 +175,9 @@ def measured(name: str) -> Row:
 
 
 def _jax_calls(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[dict[str, Call], Row]:
-    """Calls of a program by XLA and by ours, the number of its instructions, and how long both took to compile it."""
+    """Return calls of a program by XLA and by ours, its instruction count, and both compile
+    times.
+    """
     import jax
     import numpy as np
 
@@ -216,7 +226,10 @@ def _check(ours: Any, theirs: list[Any]) -> None:
 
 
 def _starts(text: str, arguments: list[Any]) -> Row:
-    """XLA's time by ours from text to result in fresh processes, and the seconds of ours, and of its second start with a cache of executables."""
+    """Return XLA's time by ours from text to result in fresh processes, and our seconds.
+
+    Also our seconds of a second start with cached executables.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "module.hlo"
         path.write_text(text)
@@ -271,7 +284,7 @@ def _keras(name: str) -> tuple[dict[str, Call], Row]:
 
 
 def _torch_calls(name: str, make: Callable[[], Any]) -> dict[str, Call]:
-    """A call of the model in PyTorch, and one in onnxruntime where it is installed and ONNX can say it."""
+    """Return a call of the model in PyTorch, and one in onnxruntime if possible."""
     import torch
 
     torch.set_num_threads(threads())
@@ -299,9 +312,10 @@ def _torch_calls(name: str, make: Callable[[], Any]) -> dict[str, Call]:
 
 
 def medians(calls: Mapping[str, Call]) -> dict[str, float]:
-    """Seconds of a call of each: medians over rounds in which all are called in turns.
+    """Return seconds of a call of each: medians over rounds that alternate all of them.
 
-    Before a turn is timed the threads of the one before have a pause to stop spinning, and what is timed is called once.
+    Before a turn is timed, the previous one's threads have a pause to stop spinning, and the call
+    is made once.
     """
     once = {k: _seconds(call, 1) for k, call in calls.items() if _seconds(call, 1) >= 0}
     repeats = {k: max(1, min(1000, int(0.03 / s))) for k, s in once.items()}

@@ -1,7 +1,9 @@
-"""The HLO passes of whole networks: XLA:CPU's and ours over the same module, and what recording adds to ours.
+"""The HLO passes of whole networks: XLA:CPU's and ours on the same module, and the cost of
+recording.
 
-XLA's time is its own: the pass pipeline logs what each pass took and the sum (TF_CPP_VMODULE=hlo_pass_pipeline=1), read from a process that compiles the same
-program through JAX. Ours is the faithful pipeline "xla", and the default one. The best of a few rounds.
+XLA's time is its own: the pass pipeline logs the time of each pass and the sum
+(TF_CPP_VMODULE=hlo_pass_pipeline=1), read from a process that compiles the same program through
+JAX. Ours are the faithful pipeline "xla" and the default one. Figures are the best of a few rounds.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ def _norm(channels: int) -> tuple[np.ndarray, ...]:
 
 
 def resnet50() -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """The forward pass of ResNet-50 over one image, batch normalisation by moving averages, and its arguments."""
+    """Return ResNet-50's forward pass on one image, with inference batch norm, and its
+    arguments.
+    """
     import jax
     from jax import lax
     from jax import numpy as jnp
@@ -89,7 +93,10 @@ def resnet50() -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
 
 def transformer_step() -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """A training step of a small language model with Adam's moments, some thousand instructions, and its arguments."""
+    """Return a training step of a small language model with Adam, and its arguments.
+
+    It has some thousand instructions.
+    """
     import jax
     from jax import lax
     from jax import numpy as jnp
@@ -150,10 +157,10 @@ NETWORKS = {"ResNet-50 forward": resnet50, "transformer step": transformer_step}
 
 
 def xla_milliseconds(name: str) -> float:
-    """What XLA:CPU's own HLO passes take over a network, by its log.
+    """Return the time of XLA:CPU's own HLO passes on a network, from its log.
 
     Raises:
-        RuntimeError: the log says nothing of passes.
+        RuntimeError: the log has no passes.
     """
     code = f"import jax; from benchmarks.passes import NETWORKS; f, a = NETWORKS[{name!r}](); jax.jit(f).lower(*a).compile()"
     env = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "hlo_pass_pipeline=1"}
@@ -183,7 +190,9 @@ def milliseconds(module: HloModule, passes: HloPassPipeline, *, recorded: bool =
 
 
 def table() -> pd.DataFrame:
-    """A row per network: instructions, milliseconds of XLA's passes and of ours, how often XLA's fit in ours, and what recording adds."""
+    """Return a row per network: instructions, milliseconds of XLA's passes and ours, their ratio,
+    recording.
+    """
     rows = []
     programs = _programs()
     gc.freeze()  # what JAX keeps alive is none of a pass's business: each collection would walk it

@@ -1,11 +1,12 @@
-"""Products of matrices from real models: the share of the machine's peak, and the time of others by ours.
+"""Matrix products from real models: the share of the machine's peak, and the time of others by
+ours.
 
-Sixty shapes of networks (square, tall, wide, batched, either operand transposed, with bias, GELU or
-ReLU behind) in several types. `share` is the rate as a part of what the machine can do at best: of
-multiply-adds in registers where they take longer than the arrays take to pass through memory, else
-of the bandwidth for that many bytes (`of` says which; see xlanb.cpu.machine). The other columns are
-the time of XLA (through JAX), of SciPy's BLAS and of torch, divided by ours: above 1 xlanb is
-faster. All run in one process, in turns; medians. Integers of 8 bits are summed in 32, and have the bias alone where others have GELU.
+Sixty shapes of networks (square, tall, wide, batched, either operand transposed, followed by bias,
+GELU or ReLU) in several types. `share` is the rate divided by the machine's peak: of multiply-adds
+in registers if they take longer than the memory traffic, else of the memory bandwidth (`of` says
+which; see xlanb.cpu.machine). The other columns are the time of XLA (through JAX), of SciPy's BLAS
+and of torch, divided by ours: above 1 xlanb is faster. All run in one process, alternately; figures
+are medians. 8-bit integers are summed in 32 bits, and have only the bias where others have GELU.
 
     python -m benchmarks products [f32|f64|bf16|f16|s8] [1|2: threads] [part of a name] ...
 """

@@ -1,7 +1,9 @@
-"""How small, and how fast, `xlanb.reduce` makes modules with a fault: 50 faults in the steps of two networks, of some hundred to 2,000 instructions.
+"""How small, and how fast, `xlanb.reduce` makes modules: 50 faults in the steps of two networks.
 
-A fault is a compiler that negates what some instructions give: those of one opcode, or of one opcode over another one. The test asks whether the interpreter gives another result then.
-Columns: what is faulty, instructions before and after, tests, wall seconds (one thread). Needs JAX.
+They have some hundred to 2,000 instructions. A fault is a compiler that negates the results of some
+instructions: those of one opcode, or of one opcode over another one. The test is whether the
+interpreter's result differs. Columns: the fault, instructions before and after, tests, wall seconds
+(one thread). Needs JAX.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ def _guilty(opcodes: tuple[HloOpcode, ...]) -> Guilty:
 
 
 def negating(guilty: Guilty) -> Callable[[HloModule, Any], Any]:
-    """The results of a compiler that negates what the guilty instructions give."""
+    """Return a compiler that negates the results of the guilty instructions, and runs the
+    module.
+    """
 
     def run(module: HloModule, arrays: Any) -> Any:
         wrong = module.clone()

@@ -1,7 +1,8 @@
-"""Shardy's own tests of propagation against ours: `python -m benchmarks shardy FOLDER`, the folder being shardy/dialect/sdy/transforms/propagation/test of its sources.
+"""Shardy's own tests of propagation against ours: `python -m benchmarks shardy FOLDER`.
 
-Columns: the file, its functions, those that HLO can express (no calls between functions, no operation that becomes several instructions), those of these that have the same
-shardings (or rules), and a few of the others.
+FOLDER is shardy/dialect/sdy/transforms/propagation/test of its sources. Columns: the file, its
+functions, those that HLO can express (no calls between functions, no operation that becomes several
+instructions), those of these with the same shardings (or rules), and a few of the others.
 """
 
 from __future__ import annotations

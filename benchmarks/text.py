@@ -1,4 +1,4 @@
-"""HLO text: how fast it is parsed, printed and verified, whether that is linear in size, and how much memory a module takes."""
+"""HLO text: speed of parsing, printing and verifying, linearity in size, and a module's memory."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ def _memory(text: str) -> tuple[HloModule, float]:
 
 
 def table() -> pd.DataFrame:
-    """A row per size: thousands of instructions a second, bytes per instruction; the real XLA's parser where JAX is installed."""
+    """Return a row per size: thousands of instructions a second, bytes per instruction.
+
+    If JAX is installed, the real XLA's parser is measured too.
+    """
     rows = []
     for size in SIZES:
         text = network(size)

@@ -1,9 +1,12 @@
-"""Whether the rules of algsimp and the passes keep what their verdicts claim: `python -m benchmarks verdicts [PART OF A LABEL]`, several minutes for all of them.
+"""Whether the rules of algsimp and the passes satisfy their verdicts.
 
-Columns: rule or pass, its verdict, how it was established (proved, exhausted, sampled), over which types or how many shapes, compared elements, seconds, and what contradicts it.
-What each word means for a rule stands in `tests/transforms/verdicts/establish.py`. A pass is tried on its examples, in each type that they can have, on the inputs of
-`tests/transforms/meaning.py`; where both sides are the same terms, or equal over the real numbers, its result is proved for all inputs of that example. A row counts the rules, the last one
-the passes.
+`python -m benchmarks verdicts [PART OF A LABEL]` takes several minutes for all of them. Columns:
+rule or pass, its verdict, how it was established (proved, exhausted, sampled), the types or the
+number of shapes, compared elements, seconds, and contradictions.
+`tests/transforms/verdicts/establish.py` defines these words for a rule. A pass is tried on its
+examples, in each type that they can have, on the inputs of `tests/transforms/meaning.py`; if both
+sides are the same terms, or equal over the real numbers, its result is proved for all inputs of
+that example. The last rows count the rules and the passes.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ _EFFORT = 1.0
 
 
 def table(*wanted: str) -> pd.DataFrame:
-    """A row per rule; with `wanted` those whose labels have one of these texts in them."""
+    """Return a row per rule; with `wanted`, only those whose label contains one of these texts."""
     rules = [r for r in RULES.rules if not wanted or any(w in r.label for w in wanted)]
     found = []
     for n, r in enumerate(rules):
@@ -77,7 +80,7 @@ def total(found: list[Established]) -> dict[str, object]:
 
 
 def of_ours() -> list[str]:
-    """The passes that rewrite a module's text, and what they do is theirs: algsimp is what its rules are."""
+    """Return xlanb's own passes that rewrite a module's text, without algsimp, which has rules."""
     ours = ("xlanb.transforms.", "xlanb.spmd.", "xlanb.gpu.")
     names = {n for n, p in PASSES.items() if p.__module__.startswith(ours)}
     return sorted(names - WITHOUT_TEXT - {"algsimp"})
@@ -110,7 +113,7 @@ def pass_row(name: str) -> dict[str, object]:
 
 
 def examples(name: str) -> Iterator[tuple[HloPass, Path]]:
-    """The examples of a pass, each with the pass as it is tried there: by its defaults, or as XLA:GPU's pipeline has it."""
+    """Yield a pass's examples, each with the pass as configured there: default, or XLA:GPU's."""
     yield from ((PASSES[name](), path) for path in INPUTS if path.parent.name == name)
     yield from ((_pass_of(path), path) for path in OF_GPU if path.parent.name.partition("@")[0] == name)
 
@@ -121,7 +124,10 @@ def _in_types(text: str) -> Iterator[str]:
 
 
 def is_proved(before: HloModule, after: HloModule, keeps: Verdict) -> bool:
-    """Whether the results are equal for all inputs: the same terms, or over the real numbers where no more is claimed."""
+    """Whether the results are equal for all inputs: the same terms, or equal over the real numbers.
+
+    Real numbers suffice only if the verdict claims no more.
+    """
     names = ("free", "reals") if Loss.ROUNDING in keeps.floats else ("free",)
     algebras = [a for a in map(algebra_of, names) if a is not None]
     try:

@@ -1,4 +1,7 @@
-"""The film that opens the README, of a transformer block by JAX: `python docs/film.py` (needs JAX, playwright and Chromium)."""
+"""Make the README's film of a JAX transformer block: `python docs/film.py`.
+
+Needs JAX, playwright and Chromium.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def block(params: dict[str, Any], x: Any) -> Any:
 
 
 def traced() -> Trace:
-    """The block's compilation, with the quickest of some runs: those beside which the machine did least else."""
+    """Return the block's compilation, with the fastest of some runs, the least disturbed ones."""
     rng = np.random.default_rng(0)
 
     def weights(*shape: int) -> Any:

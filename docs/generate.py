@@ -1,4 +1,7 @@
-"""The reference pages that are made from the tables: `python docs/generate.py` writes them, a test sees that they are current."""
+"""Write the generated reference pages: `python docs/generate.py`.
+
+A test checks that they are current.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +149,9 @@ def dumps() -> str:
 
 
 def tf_ops() -> str:
-    """The page of TensorFlow's op types: how xlanb runs each, and whether TensorFlow's XLA bridge has a kernel for it."""
+    """Return the page of TensorFlow ops: how xlanb runs each, and whether TensorFlow's XLA supports
+    it.
+    """
     rows = table()
     lowered = sum(r.xlanb == "XLA_CPU_JIT" for r in rows)
     both = sum(r.xlanb == "XLA_CPU_JIT" and bool(r.tensorflow) for r in rows)
@@ -179,7 +184,9 @@ def _gpu_mark(op: RegisteredOp) -> str:
 
 
 def passes() -> str:
-    """The page of passes: what each does, its file, its pipelines with reasons, and the rules of algsimp."""
+    """Return the page of passes: purpose, file, pipelines with reasons, and the rules of
+    algsimp.
+    """
     where = {name: set(pipeline(name).names) for name in PIPELINES}
     on_gpu = set(gpu_pipeline("a100").names)
     reasons = {**LEFT_OUT, **ADDED, **NOT_IN_XLA_CPU}
@@ -217,14 +224,16 @@ def passes() -> str:
 
 
 def _kept(made: type[HloPass]) -> str:
-    """What a pass keeps, and the error bound of floats in ulp."""
+    """Return a pass's verdict, and the error bound of floats in ulp."""
     if made.name == "algsimp":
         return "what its rules keep"
     return f"{made.keeps}, within {made.ulps:g} ulp" if made.ulps else str(made.keeps)
 
 
 def counterexamples() -> str:
-    """The page of inputs for which rules of algsimp change the result, and what the real XLA does with them."""
+    """Return the page of inputs for which rules of algsimp change the result, and the real XLA's
+    behaviour.
+    """
     known = json.loads(COUNTEREXAMPLES.read_text(encoding="utf-8"))
     entries, words = known["entries"], known["words"]
     counts = Counter(e["real"] for e in entries)

@@ -1,4 +1,8 @@
-"""The pictures of the step widget, still and moving: `make demo`, then `python docs/picture.py [STAGE]` (needs playwright, Pillow and Chromium)."""
+"""Make the still and moving pictures of the step widget: `make demo`, then `python docs/picture.py
+[STAGE]`.
+
+Needs playwright, Pillow and Chromium.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ SCENES = (
     ("step-rewrite", "light", "algsimp", ("g", "ArrowRight", "ArrowRight")),
     ("step-code", "light", "assembly", "c"),
 )
-# The film: a stage (none: where the last one ended), the keys pressed there, and how long it is shown, ms.
+# The film: a stage (none: the last one's), the keys pressed there, and how long it is shown, ms.
 FILM = (
     ("graph", "g", 1500),
     ("mark_for_compilation", "", 1500),
@@ -70,14 +74,14 @@ def go(page: Page, root: Locator, stage: str, keys: Sequence[str]) -> None:
 
 
 def take(page: Page, name: str, stage: str, keys: str) -> None:
-    """Open the page of the demo at one stage, and keep what is seen of the widget."""
+    """Open the demo page at a stage, and save a picture of the widget."""
     root = widget(page)
     go(page, root, stage, keys)
     root.screenshot(path=PICTURES / f"{name}.png")
 
 
 def film(browser: Browser) -> None:
-    """Walk through the stages and keep what is seen as one moving picture."""
+    """Walk through the stages, and save an animation."""
     width, height = FILM_SIZE
     page = browser.new_page(viewport={"width": width, "height": height}, color_scheme="light")
     root = widget(page)

