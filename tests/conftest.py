@@ -22,7 +22,8 @@ hypothesis.settings.register_profile("default-xlanb", deadline=None, derandomize
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=1000, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default-xlanb"))
 
-# A shell ignores SIGINT for what it runs in the background, and Python then leaves it so: tests that interrupt themselves would wait for ever.
+# A shell ignores SIGINT in background jobs, and Python inherits that: tests that interrupt
+# themselves would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -67,14 +68,16 @@ def skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 @pytest.fixture(autouse=True)
 def no_flags_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """XLA's flags in the shell of whoever runs the tests change nothing."""
+    """Clear XLA's flags of the user's shell."""
     for name in ("XLA_FLAGS", "TF_XLA_FLAGS"):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(autouse=True)
 def no_code_from_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests compile what they test, and leave nothing in the user's folder."""
+    """Disable the code cache: tests compile what they test, and leave nothing in the user's
+    folder.
+    """
     monkeypatch.setenv("XLANB_CACHE_DIR", "")
 
 
@@ -101,7 +104,9 @@ def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
 
 @pytest.fixture
 def shell(monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
-    """IPython's shell, anew, with xlanb's magics; it takes the place of the module `__main__` and gives it back."""
+    """Make a fresh IPython shell with xlanb's magics, and restore the module `__main__`
+    afterwards.
+    """
     from IPython.core.interactiveshell import InteractiveShell
 
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])

@@ -9,21 +9,21 @@ from types import FrameType
 from typing import Any
 
 _LOOKS = ("CALL", "RESUME")
-"""How the names of instructions begin after which Python looks for signals, other than jumps backward."""
+"""Prefixes of instructions after which Python checks signals, other than backward jumps."""
 
 
 def interrupts(work: Callable[[], object], files: tuple[str, ...]) -> Iterator[bool]:
-    """Do some work again and again, each time interrupted one moment later than before, until it comes to its end.
+    """Repeat some work, interrupted one moment later each time, until it runs to its end.
 
-    A moment is one after an instruction of these files at which Python looks for signals. It is in
-    this thread alone.
+    A moment follows an instruction of these files at which Python checks signals, in this thread
+    only.
 
     Args:
-        work: what is done, from the beginning each time.
-        files: of the code that is interrupted, as code objects name them (`co_filename`).
+        work: the work, repeated from its beginning.
+        files: the files of the code to interrupt, as in `co_filename`.
 
     Yields:
-        Whether KeyboardInterrupt came out of the work, once for each moment.
+        Whether the work raised KeyboardInterrupt, once for each moment.
     """
     moment = 0
     while True:

@@ -1,4 +1,4 @@
-"""Values of every element type that arithmetic goes wrong with, and what makes two arrays the same."""
+"""Difficult values of every element type, and the comparison of arrays."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def _wide_integers(t: PrimitiveType, rng: np.random.Generator) -> Array:
 
 
 def _wide_floats(t: PrimitiveType, rng: np.random.Generator) -> Array:
-    """Numbers halfway between two of each narrower type and their neighbours, ends of integers, random bits."""
+    """Return halfway points of each narrower type and their neighbours, integer limits, random
+    bits.
+    """
     info = np.finfo(t.dtype)
     ends = [
         s * (2.0**b + d) for b in (1, 2, 4, 7, 8, 15, 16, 31, 32, 63, 64) for s in (1, -1) for d in (-1, -0.5, 0, 1)
@@ -106,7 +108,7 @@ def is_float(a: Array) -> bool:
 
 
 def assert_same(got: Array, want: Array, *sources: Array) -> None:
-    """Fail with the first elements that differ, and what they were computed from."""
+    """Fail with the first elements that differ, and their inputs."""
     assert got.dtype == want.dtype
     assert got.shape == want.shape
     wrong = np.flatnonzero(~same(got, want))

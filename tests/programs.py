@@ -9,7 +9,7 @@ import numpy as np
 
 from xlanb import tf
 
-#: tanh, which two ops use, is fused into none of them: what its fusion all the same brings is tested.
+#: tanh, which has two users, is fused into neither: tests force its fusion.
 REFUSED_FUSION = """
 HloModule m
 

@@ -1,4 +1,4 @@
-"""Exceptions that xlanb did not raise on purpose leave it as InternalError; those of others leave it as they are."""
+"""Unexpected exceptions of xlanb become InternalError; exceptions of other code are unchanged."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def test_memory_that_the_users_code_lacks_passes_as_it_is():
 
 
 class _Odd:
-    """Whose conversion to an array fails, by a method of this name, with this kind of error."""
+    """An object whose method of this name raises this error when it is converted to an array."""
 
     def __init__(self, error):
         self.error = error

@@ -1,4 +1,4 @@
-"""One class of condition: the pass stops at the first that fails, who asks hears all of them."""
+"""Conditions: a pass stops at the first that fails; an explanation evaluates all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages made from tables say what the tables say today."""
+"""Generated pages are current."""
 
 from __future__ import annotations
 

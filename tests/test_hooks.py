@@ -1,4 +1,4 @@
-"""Hooks: each is declared in a lower package and implemented by the module that `xlanb/__init__.py` names."""
+"""Hooks are declared in a lower package and implemented by the module in `xlanb/__init__.py`."""
 
 from __future__ import annotations
 

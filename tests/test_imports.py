@@ -26,7 +26,7 @@ MODULES = {module_name(p): p for p in FILES}
 
 
 def names_imported_by_string(tree: ast.Module) -> Iterator[str]:
-    """The beginnings of the names given to `import_module` and `__import__`, as far as they are written out."""
+    """Yield the literal beginnings of names passed to `import_module` and `__import__`."""
     for call in ast.walk(tree):
         if not isinstance(call, ast.Call) or not call.args:
             continue
@@ -39,7 +39,8 @@ def names_imported_by_string(tree: ast.Module) -> Iterator[str]:
 
 
 def test_strings_import_only_from_their_own_package() -> None:
-    # The face resolves its names lazily; a registry imports the modules of its own package, which register themselves.
+    # The face resolves its names lazily. A registry imports the modules of its own package, which
+    # register themselves.
     upward = {
         module: names
         for module, path in MODULES.items()
@@ -56,7 +57,10 @@ def test_strings_import_only_from_their_own_package() -> None:
 
 
 def imported_modules(tree: ast.AST) -> Iterator[str]:
-    """The modules of xlanb that a file imports when it runs, inside functions too; not those for annotations alone."""
+    """Yield the modules of xlanb that a file imports at run time, inside functions too.
+
+    Imports for annotations only are excluded.
+    """
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             continue
@@ -82,7 +86,7 @@ def test_no_import_closes_a_cycle() -> None:
         pytest.fail(f"{' <- '.join(error.args[1])}: move what both need to a lower module, or declare a Hook")
 
 
-# Where modules of xlanb are imported inside functions, and why; no such import may close a cycle (see above).
+# Imports of xlanb's modules inside functions, with reasons; none may close a cycle (see above).
 LATE = {
     **dict.fromkeys(
         [
@@ -117,7 +121,7 @@ LATE = {
 
 
 def test_modules_of_xlanb_are_imported_at_the_top() -> None:
-    # Libraries that are slow to import (pandas, plotly, JAX, ...) may be imported inside functions anywhere.
+    # Slow libraries (pandas, plotly, JAX, ...) may be imported inside functions anywhere.
     late = {
         module
         for module, path in MODULES.items()

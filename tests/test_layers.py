@@ -1,4 +1,4 @@
-"""Who may import whom: the contracts of [tool.importlinter] in pyproject.toml."""
+"""Allowed imports: the contracts of [tool.importlinter] in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ CHECK = (
 
 
 def test_imports_keep_the_contracts() -> None:
-    # In a process of its own: it reads the tree with processes of its own, which disturb the capturing of output here.
+    # In a separate process: import-linter starts processes, which disturb pytest's output capture.
     done = subprocess.run([sys.executable, "-c", CHECK], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Logs: Python's levels and TensorFlow's verbosity both decide what is written."""
+"""Logs: Python's levels and TensorFlow's verbosity both select lines."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ HEAVY = [
 
 
 def python(*args: str) -> str:
-    """What a new interpreter, for which warnings are errors, prints."""
+    """Return the output of a new interpreter with warnings as errors."""
     done = subprocess.run([sys.executable, "-W", "error", *args], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

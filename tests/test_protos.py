@@ -23,7 +23,7 @@ def test_the_classes_hold_what_the_table_says() -> None:
     schema = Schema("test.paths", TABLE)
     path = schema.Path(name="p", lengths=[1.5])
     path.points.add(x=-1, y=0)
-    # By the wire format: a point of ten bytes for -1 and two for the zero that is present, a string, packed doubles.
+    # By the wire format: a point of ten bytes for -1 and two for a present zero, a string, doubles.
     assert (
         path.SerializeToString().hex() == "0a0d08" + "ff" * 9 + "01" + "1000" + "1a0170" + "2208" + "000000000000f83f"
     )

@@ -84,7 +84,7 @@ def test_what_a_stage_changed_is_told_by_the_parts_of_its_records():
 
 
 def test_a_new_instruction_that_takes_over_a_name_is_the_changed_one():
-    """A rule's replacement gets another uid and may get the old name: readers know it by the name."""
+    """A replacement gets another uid and may get the old name, by which readers identify it."""
     i = InstructionRecord("y", HloOpcode.ABS, ArrayShape(PrimitiveType.F32, (2,)), uid=1)
     before, after = (_module(main=[r]) for r in (i, replace(i, opcode=HloOpcode.NEGATE, uid=2)))
     assert changes_between(before, after) == Changes(modified=frozenset({"y"}))

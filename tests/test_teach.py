@@ -1,4 +1,4 @@
-"""Exercises: what is said of an answer, and what is never said."""
+"""Exercises: the verdicts on answers, and what they never reveal."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def test_wait_returns_when_the_work_has_ended_and_may_be_called_again():
 
 
 def test_a_signal_that_does_not_wake_the_waiting_thread_interrupts_it_still():
-    # interrupt_main notes a signal and wakes nobody, as one that comes just before the wait begins to sleep.
+    # interrupt_main sets a signal and wakes no thread, like a signal just before the wait sleeps.
     begun, release, ended, main = threading.Event(), threading.Event(), [], threading.get_ident()
 
     def work():
@@ -77,7 +77,7 @@ def test_an_interrupt_at_any_step_leaves_no_thread_behind():
 
 
 def _interrupt(method: str, step: int) -> bool:
-    """Call a method of a new helper, interrupted at its step of that number; whether it has so many."""
+    """Interrupt a method of a new helper at a step; return whether it has that many steps."""
     helper, left = Helper(lambda: None), step
 
     def trace(frame, event, _arg):

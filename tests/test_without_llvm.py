@@ -1,4 +1,4 @@
-"""xlanb where there is no llvmlite, no ml_dtypes and no thread, as in a browser."""
+"""xlanb without llvmlite, ml_dtypes and threads, as in a browser."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def no_thread(*args, **kwargs):
 
 
 def run_as_in_a_browser(program: str) -> str:
-    """What a program prints in an interpreter without these modules and without threads."""
+    """Return a program's output in an interpreter without these modules and without threads."""
     source = BROWSER + textwrap.dedent(program)
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -19,7 +19,9 @@ CHANGELOG_WIDTH = 100
 
 
 class Phrase(NamedTuple):
-    """A regular expression that no text may match, what to write instead, and a sentence with the phrase."""
+    """A regular expression that no text may match, its replacement, and a sentence with the
+    phrase.
+    """
 
     pattern: str
     instead: str
@@ -115,7 +117,7 @@ def strings() -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 
 
 def found(phrases: tuple[Phrase, ...], texts: Iterable[tuple[str, str]]) -> dict[Phrase, list[str]]:
-    """Where texts match each of the phrases, with the words around. One pass: there are 30,000 texts."""
+    """Return the matches of each phrase with context, in one pass over some 30,000 texts."""
     any_of = re.compile("|".join(f"(?P<p{k}>{p.pattern})" for k, p in enumerate(phrases)), re.IGNORECASE)
     places: dict[Phrase, list[str]] = {}
     for place, text in texts:

@@ -6,12 +6,12 @@
         lab.page.get_by_role("button", name="Next").click()
         lab.screenshot("after-next")
 
-`lab` is JupyterLab and `notebook7` is Notebook 7, each on a copy of notebooks/. When the test has
-ended both look back: a message on the console's error channel, an uncaught exception, or a request
-to another machine fails it. Pictures go to build/screenshots.
+`lab` is JupyterLab and `notebook7` is Notebook 7, each on a copy of notebooks/. After the test both
+check for errors: a console error, an uncaught exception, or a request to another machine fails it.
+Pictures go to build/screenshots.
 
-Nothing is downloaded here: Chromium is the one on the PATH. Without it, without playwright or
-without JupyterLab these tests skip themselves and say what is missing.
+Nothing is downloaded here: Chromium is the one on the PATH. Without it, playwright or JupyterLab
+these tests are skipped, with the reason.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def serving(app: str, folder: Path) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Server]]:
-    """server(app): started when a test first asks for it, one of each for the whole run."""
+    """server(app): start an application on first use, one of each for the whole run."""
     running: dict[str, Server] = {}
     with contextlib.ExitStack() as stack:
 

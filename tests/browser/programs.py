@@ -1,4 +1,4 @@
-"""Programs by JAX with named scopes, two of them as large as what a person would look at first."""
+"""JAX programs with named scopes, two of them of a realistic size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page with the step view, and what a reader does to it."""
+"""A page with the step view, and a reader's actions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class Stepper:
-    """A page with the step view, and what a reader does to it."""
+    """A page with the step view, and a reader's actions."""
 
     def __init__(self, page):
         self.page = page

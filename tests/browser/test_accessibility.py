@@ -1,4 +1,7 @@
-"""axe-core looks at the step page, at the report and at the widget: nothing serious, in light and in dark. Needs the package that carries it, axe-playwright-python."""
+"""axe-core on the step page, the report and the widget: no serious findings, light and dark.
+
+Needs the package axe-playwright-python.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pointing at a line of a notebook's cell lights what it became in the step view, and pointing at an op marks its line."""
+"""Hovering a line of a notebook's cell highlights its ops in the step view, and vice versa."""
 
 from __future__ import annotations
 

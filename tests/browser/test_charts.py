@@ -1,4 +1,6 @@
-"""Memory and Timing: pictures drawn for the width they have, with units, and no longer than a screen before the reader asks for more."""
+"""Memory and Timing: pictures fit the width, have units, and are at most one screen long at
+first.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Code and Text panes: all lines, found, copied, followed and resized; the frame's separators and full screen."""
+"""The Code and Text panes: all lines; find, copy, follow, resize; separators and full screen."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def assembly() -> str:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Path:
-    """A page whose assembly has a hundred thousand lines."""
+    """Write a page with assembly of a hundred thousand lines."""
     trace = Trace("long")
     asm = CodeRecord("asm", assembly(), ("wave", "helper"), {"wave": "wave"})
     llvm = CodeRecord("llvm", LLVM, ("helper", "wave"), {"wave": "wave"})
@@ -67,7 +67,7 @@ def column(stepper, title):
 
 
 def in_sight(row) -> bool:
-    """Whether a line lies within the part of its list that is seen."""
+    """Whether a line is in the visible part of its list."""
     return row.evaluate(
         "(r) => { const f = r.closest('.code').getBoundingClientRect(), b = r.getBoundingClientRect(); return b.top >= f.top - 1 && b.bottom <= f.bottom + 1; }"
     )

@@ -1,4 +1,4 @@
-"""A dump directory, stepped through in a page from disk: the real XLA's where JAX is installed, else one that xlanb wrote."""
+"""Step through a dump directory in a page from disk: the real XLA's, or one written by xlanb."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The film: scrubbed by keys and mouse, pinned, saved and read back, still where motion is not wanted, and read by axe."""
+"""The film: scrub by keys and mouse, pin, save and read back, reduced motion, axe."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def trace():
 
 @pytest.fixture
 def film(context, tmp_path, trace):
-    """The Film pane of the explorer's page, where nothing moves by itself."""
+    """Open the Film pane of the explorer's page, without animation."""
     context.set_offline(True)
     path = tmp_path / "page.html"
     trace.to_html(path)
@@ -233,7 +233,9 @@ def test_axe_finds_nothing_serious(film, theme):
 
 
 def ebml_elements(data):
-    """Ids and contents of the EBML elements side by side in these bytes; one of unknown size reaches to their end."""
+    """Yield ids and contents of consecutive EBML elements; one of unknown size extends to the
+    end.
+    """
     at = 0
     while at < len(data):
         width = 9 - data[at].bit_length()

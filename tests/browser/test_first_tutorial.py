@@ -1,4 +1,6 @@
-"""The first tutorial as a newcomer meets it: Run All, then every stage by button and by key, to the assembly and the cache."""
+"""The first tutorial for a newcomer: Run All, then every stage by button and key, up to the
+cache.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def tutorial(lab):
 
 
 def status(root) -> str:
-    """The status line; JupyterLab may make the view anew while one reads, and the line is empty for a moment."""
+    """Return the status line; it is empty for a moment when JupyterLab re-creates the view."""
     for _ in range(100):
         text = root.get_by_role("status").inner_text()
         if "/" in text:

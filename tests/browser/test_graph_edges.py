@@ -1,4 +1,6 @@
-"""Edges of the graph: those that are drawn as one appear for the op that is pinned, long ones end in stubs that one can use by keyboard."""
+"""Edges of the graph: merged edges appear for a pinned op; long ones end in keyboard-usable
+stubs.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ LENGTH = 24
 
 
 def shortcut_text() -> str:
-    """A chain whose first ops are used again, each one, half the chain later."""
+    """Return a chain in which each of the first ops has a second user, half the chain later."""
     lines = ["HloModule shortcuts", "", "ENTRY main {", "  x0 = f32[8,8] parameter(0)"]
     for k in range(1, LENGTH + 1):
         other = f"x{k - LENGTH // 2}" if k > LENGTH // 2 else f"x{k - 1}"

@@ -1,4 +1,4 @@
-"""The first picture of real training steps: few boxes, legible, all over the pane, and every one within reach."""
+"""The first picture of real training steps: few boxes, legible, filling the pane, all reachable."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def stepper(context):
 
 
 def settled(stepper):
-    """Wait until nothing glides any more."""
+    """Wait for the end of animations."""
     stepper.page.wait_for_function(
         "() => document.querySelector('.xlanb-step').shadowRoot.getAnimations().every(a => a.playState !== 'running')"
     )

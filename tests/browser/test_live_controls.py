@@ -1,4 +1,7 @@
-"""The step widget in JupyterLab and in Notebook 7, with a kernel behind it: run, edit, fork, switch off, move passes, measure, compare, keep as a page."""
+"""The live step widget in JupyterLab and Notebook 7.
+
+Run, edit, fork, disable and move passes, measure, compare, save as a page.
+"""
 
 from __future__ import annotations
 

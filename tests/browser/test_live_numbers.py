@@ -1,4 +1,4 @@
-"""Numbers that agree: what the list, the card, the status line and the difference say of each stage is one count, and it is the trace's."""
+"""Counts agree: list, card, status line and diff show the trace's numbers for each stage."""
 
 from __future__ import annotations
 

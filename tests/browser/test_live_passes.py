@@ -1,4 +1,6 @@
-"""A live view in JupyterLab: passes to come, run to one, the last, play; a fusion tried; linked widgets; a cell that is edited."""
+"""A live view in JupyterLab: coming passes, run to one, the last, play, a fusion, links, edited
+cells.
+"""
 
 from __future__ import annotations
 

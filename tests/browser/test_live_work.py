@@ -1,4 +1,4 @@
-"""What Next costs a live view: what a pass left as it was is neither made anew nor touched in the page."""
+"""The cost of Next in a live view: unchanged parts are neither rebuilt nor touched in the page."""
 
 from __future__ import annotations
 

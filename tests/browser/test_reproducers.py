@@ -1,4 +1,4 @@
-"""A cell whose numbers differ shows the rule that did it, and a button saves a file for a bug report."""
+"""A cell with differing numbers shows the guilty rule, and a button saves a reproducer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A notebook with a step widget that was saved: as nbconvert's page, and opened again without its kernel. No network is needed, and nothing is empty."""
+"""A saved notebook with a step widget: as nbconvert's page, and reopened without its kernel.
+
+It needs no network, and nothing is empty.
+"""
 
 from __future__ import annotations
 

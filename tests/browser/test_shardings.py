@@ -1,4 +1,7 @@
-"""Who holds what, in a page from disk: stripes on the nodes, the mesh and the arrays on an op's card, lit up by pointer and keyboard."""
+"""Shardings in a page from disk: stripes on nodes, mesh and arrays on cards, highlighted on hover.
+
+The keyboard highlights them too.
+"""
 
 from __future__ import annotations
 

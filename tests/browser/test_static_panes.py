@@ -1,4 +1,4 @@
-"""What a reader does in the panes of a page from disk: fold, focus, save, compare, search, ask why, guess."""
+"""Readers' actions in a page from disk: fold, focus, save, compare, search, why, guess."""
 
 from __future__ import annotations
 

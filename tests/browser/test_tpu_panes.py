@@ -1,4 +1,4 @@
-"""What a reader does with a dump of XLA:TPU: walk from the schedule to a program, along its bundles, to memory."""
+"""Readers' actions on an XLA:TPU dump: from the schedule to a program, its bundles, and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--json`: every command that answers prints one JSON value that any reader takes, short enough to be read."""
+"""`--json`: every answering command prints one strict JSON value of readable length."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ COMMANDS = {
         ["bytes", "class", "header", "object"],
     ),
 }
-"""Each command with a command line, and names that the object it prints has; None: it prints a list."""
+"""Each command's line, and keys of the object that it prints (None: it prints a list)."""
 ELSEWHERE = {"target"}
 """Needs the real XLA for hardware that is not here: tests/targets run it."""
 

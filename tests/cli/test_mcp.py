@@ -1,4 +1,4 @@
-"""`xlanb mcp`: the tools that an agent is given, and what they answer."""
+"""`xlanb mcp`: the tools for agents, and their answers."""
 
 from __future__ import annotations
 

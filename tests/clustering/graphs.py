@@ -1,4 +1,6 @@
-"""Small graphs for the tests of clustering: nodes by name, with Switch and Merge, loops, variables and calls."""
+"""Small graphs for clustering tests: nodes by name, with Switch and Merge, loops, variables,
+calls.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ class Build:
         self.node("Const", name, (), [dtype], waits, dtype=dtype, value=np.array(value, dtype.as_numpy_dtype))
 
     def host(self, name: str, source: str) -> None:
-        """A node that nothing compiles."""
+        """Add a node that cannot be compiled."""
         self.node("PyFunc", name, [source], [tf.float32], token=name, Tin=(tf.float32,), Tout=(tf.float32,))
 
     def switch(self, name: str, source: str, condition: str) -> None:
@@ -77,7 +79,10 @@ class Build:
 
 
 def loop(build: Build, name: str, source: str, condition: str = "") -> str:
-    """A while loop of one variable, as TensorFlow 1 builds it; the name of its Exit. `condition` is a tensor of the loop, by default less than a constant."""
+    """Add a while loop of one variable, as TensorFlow 1 builds it; return the name of its Exit.
+
+    `condition` is a tensor of the loop, by default less than a constant.
+    """
     frame = f"{name}_context"
     build.node("Enter", f"{name}/Enter", [source], [tf.float32], T=tf.float32, frame_name=frame, is_constant=False)
     # The back edge comes last: NextIteration does not exist yet.

@@ -1,4 +1,4 @@
-"""Why a node is no candidate: TensorFlow's words for each kind, in TensorFlow's order; and the flags that decide."""
+"""Why a node is not a candidate: TensorFlow's text for each kind, in its order; and the flags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which clusters become one: scopes, devices, sizes, variables, cycles, the order of phases; and the explanation of a pair."""
+"""Contraction of clusters: scopes, devices, sizes, variables, cycles, phases; and explanations."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_without_the_safety_check_they_share_one() -> None:
 
 
 def detour() -> Build:
-    """a -> host -> c beside a -> c."""
+    """Build a -> host -> c and a -> c."""
     build = Build()
     build.arg("x")
     build.chain("a", "x", 4)

@@ -62,7 +62,7 @@ def test_a_loop_is_a_recurrence_and_what_leaves_it_lives_as_what_entered() -> No
     body = found.cluster_of["while/body0"]
     assert body == found.cluster_of["while/body2"]
     assert body not in (None, found.cluster_of["before0"])
-    # The two clusters that have the loop between them stay two: the loop would have to wait for itself.
+    # The clusters before and after the loop stay apart: the loop would have to wait for itself.
     assert found.cluster_of["before0"] != found.cluster_of["after0"]
 
 

@@ -1,4 +1,4 @@
-"""Formulas of liveness: whatever is simplified means the same, and what is equal is one object."""
+"""Liveness formulas: simplification preserves the meaning, and equal formulas are one object."""
 
 from __future__ import annotations
 

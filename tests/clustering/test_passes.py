@@ -1,4 +1,4 @@
-"""The passes around marking: clones, scopes, slices, declustering, functions, launch ops; and the stages in TensorFlow's order."""
+"""Passes around marking: clones, scopes, slices, declustering, functions, launch ops; the order."""
 
 from __future__ import annotations
 

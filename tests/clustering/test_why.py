@@ -1,4 +1,4 @@
-"""What Clustering.why gives: an answer with its conditions, that shows itself as lines and as a table."""
+"""Clustering.why: an answer with its conditions, as lines and as a table."""
 
 from __future__ import annotations
 

@@ -387,7 +387,7 @@ def refusal(text: str) -> str:
 
 
 def test_every_rule_refuses_what_does_not_fit():
-    """No operation fails in another way than with an XlanbError where operands, attributes and regions are missing."""
+    """Without operands, attributes and regions, every operation fails with an XlanbError."""
     refusal(program("%0 = stablehlo.abs %x : tensor<3x4xf32>", "tensor<3x4xf32>"))  # registers the rules
     refused = 0
     for name in sorted(RULES):

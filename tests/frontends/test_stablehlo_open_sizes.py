@@ -1,4 +1,4 @@
-"""StableHLO whose entry leaves sizes open, `tensor<?x4xf32>`: they are those of the arguments."""
+"""StableHLO with open sizes in the entry, `tensor<?x4xf32>`: they are those of the arguments."""
 
 from __future__ import annotations
 

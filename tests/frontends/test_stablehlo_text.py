@@ -1,4 +1,4 @@
-"""StableHLO text: what is read, and how what is wrong is said."""
+"""StableHLO text: parsing and error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The static site of `make lite`, in headless Chromium, served as files: its lessons run, and can be stepped."""
+"""The static site of `make lite`, in headless Chromium, as files: lessons run, and can be
+stepped.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ pytestmark = [
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *arguments: Any) -> None:
-        """Nothing: pytest shows what matters."""
+        """Do nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +64,7 @@ def address() -> Iterator[str]:
 
 @pytest.fixture
 def page(address: str) -> Iterator[Any]:
-    """A page that can reach nothing but the site, in a browser that has never seen it."""
+    """Open a page that can reach only the site, in a fresh browser."""
     sync_api = pytest.importorskip("playwright.sync_api")
     if shutil.which("chromium") is None:
         pytest.skip("needs chromium on the PATH")

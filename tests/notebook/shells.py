@@ -1,4 +1,4 @@
-"""A real IPython shell, and what a cell wrote."""
+"""A real IPython shell, and a cell's output."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def run(shell: InteractiveShell, cell: str) -> tuple[Any, CapturedIO]:
 
 
 def printed(captured: CapturedIO) -> str:
-    """What it printed, without colours."""
+    """Return the printed text, without colours."""
     return re.sub("\x1b\\[[0-9;]*m", "", captured.stdout + captured.stderr)
 
 
 def texts(captured: CapturedIO) -> str:
-    """What it printed and displayed as text."""
+    """Return the printed and displayed text."""
     return captured.stdout + "".join(o.data.get("text/plain", "") for o in captured.outputs)

@@ -1,4 +1,4 @@
-"""What a cell shows of an error that xlanb raises on purpose."""
+"""A cell's output for an error that xlanb raises on purpose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a live view offers beside stepping: a refused fusion made all the same, what passes are worth, a word when its cell is run again."""
+"""Further actions of a live view: force a fusion, measure passes, a note when its cell runs
+again.
+"""
 
 from __future__ import annotations
 

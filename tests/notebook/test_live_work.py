@@ -1,4 +1,4 @@
-"""What a live view asks for that takes long: in slices on an event loop, with progress, cancelled between stages, interrupted within one."""
+"""Long requests of a live view: sliced on an event loop, with progress, cancelled, interrupted."""
 
 from __future__ import annotations
 

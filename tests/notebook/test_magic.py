@@ -1,4 +1,6 @@
-"""%%xla_jit in a real IPython shell: the cell behaves as without it, and its compilations are seen."""
+"""%%xla_jit in a real IPython shell: the cell behaves as without it, and compilations are
+recorded.
+"""
 
 from __future__ import annotations
 

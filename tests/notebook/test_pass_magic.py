@@ -35,7 +35,7 @@ def no_double_negation(module):
 
 @pytest.fixture(autouse=True)
 def clean() -> Iterator[None]:
-    """What a test registers, joins or sets is gone after it."""
+    """Undo a test's registrations and settings."""
     _ = len(PASSES)  # all of them are there from here on
     before = dict(base._REGISTRY)
     yield

@@ -75,7 +75,7 @@ def test_pages_on_disk_always_carry_it(shell, tmp_path):
 
 
 def test_the_page_beside_a_live_step_view_shares_it_too(shell, monkeypatch):
-    """As long as it is written anew: what the cell had at first stays."""
+    """While it is rewritten, the cell keeps its first choice."""
     told = []
     monkeypatch.setattr(saved, "publish_display_data", lambda data, *_, **__: told.append(data["text/html"]))
     widget = xlanb.explore(xlanb.trace(TEXT))

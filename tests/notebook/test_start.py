@@ -1,4 +1,4 @@
-"""Where a step view opens: what `explore` is told, and what the front end is told of it."""
+"""The initial state of a step view: the arguments of `explore`, and the front end's data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""%xla_tensorflow in a real IPython shell, in a process that has not imported the real TensorFlow."""
+"""%xla_tensorflow in a real IPython shell, in a process without the real TensorFlow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The step widget among ipywidgets: where it stands can be observed, linked and set; overlays colour its nodes."""
+"""The step widget among ipywidgets: its state can be observed, linked and set; overlays colour
+nodes.
+"""
 
 from __future__ import annotations
 

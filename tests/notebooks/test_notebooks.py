@@ -1,4 +1,7 @@
-"""Every tutorial runs from top to bottom, in silence; each folded solution, run after its exercise, is judged right."""
+"""Every tutorial runs from top to bottom without output to stderr.
+
+Each folded solution, run after its exercise, is judged right.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Gradients of all op types of the sweep beside TensorFlow's, the second order too.
+"""Gradients of all op types of the sweep against TensorFlow's, the second order too.
 
     python -m tests.peers.gradient_sweep [--only Exp,MatMul] [--list FILE]
 
-TensorFlow makes the op and differentiates it by its float inputs; xlanb reads the op alone, differentiates it itself, and the values are compared.
+TensorFlow makes the op and differentiates it by its float inputs; xlanb reads only the op and
+differentiates it itself; the values are compared.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.peers.op_runs import Outcome, _array, _default, op_def, tensorflow
 _SLACK = 1e-6
 _SINGLE_SLACK = 1e-4
 
-# Where TensorFlow's gradient is another one, and why xlanb's is kept. Finite differences agree with xlanb's.
+# Differences from TensorFlow's gradient, and the reasons. Finite differences agree with xlanb's.
 EXPLAINED = {
     "FusedBatchNormGrad": "TensorFlow stops the gradient through the mean in its third order",
     "FusedBatchNormGradV2": "TensorFlow stops the gradient through the mean in its third order",
@@ -49,7 +50,7 @@ def theirs_gradients() -> set[str]:
 
 
 class _Made:
-    """The op in a graph of TensorFlow's: its float inputs, its float results and what is fed."""
+    """The op in a TensorFlow graph: its float inputs, its float results and the feeds."""
 
     def __init__(self, name: str, kind: str) -> None:
         tf = tensorflow()
@@ -120,7 +121,11 @@ def _weights(tf: Any, ys: list[Any], seed: int) -> list[Any]:
 
 
 def compare(name: str, kind: str = "float64") -> Outcome:
-    """One op type: "ok", "wrong", "fails" (here), "missing" (here), "spare" (only here), "explained" or "refused" (by TensorFlow)."""
+    """Compare one op type and return the outcome.
+
+    "ok", "wrong", "fails" (here), "missing" (here), "spare" (only here), "explained" or "refused"
+    (by TensorFlow).
+    """
     tf = tensorflow()
     with tf.Graph().as_default() as graph:
         try:

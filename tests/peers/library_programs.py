@@ -1,6 +1,8 @@
-"""Programs of JAX's libraries, with random weights: each gives a function and its arguments, and names the libraries that it needs.
+"""Programs of JAX's libraries, with random weights.
 
-As a script it runs them as a backend of JAX, in a process of its own: on xlanb, then on JAX's CPU backend; a line of JSON for each says what differs.
+Each returns a function and its arguments, and names the libraries that it needs. As a script, it
+runs them as a backend of JAX in a separate process, on xlanb, then on JAX's CPU backend; it prints
+a line of JSON with the difference for each.
 """
 
 from __future__ import annotations
@@ -24,7 +26,11 @@ KEY = jax.random.key
 
 @dataclass(frozen=True)
 class Program:
-    """`build` gives the function and its arguments; `tolerance` is relative to the largest element of a result, `x64` runs it with JAX's 64-bit types."""
+    """`build` returns the function and its arguments.
+
+    `tolerance` is relative to the largest element of a result, `x64` runs it with JAX's 64-bit
+    types.
+    """
 
     build: Callable[[], tuple[Any, tuple[Any, ...]]]
     needs: tuple[str, ...]
@@ -771,7 +777,7 @@ def _leaf(x: Any) -> Any:
 
 
 def assert_agree(got: Any, want: Any, tolerance: float) -> None:
-    """The same arrays in the same places; others than arrays are equal where they are numbers."""
+    """Fail unless the results have the same structure and equal arrays and numbers."""
     named, wanted = jax.tree_util.tree_leaves_with_path(got), jax.tree_util.tree_leaves_with_path(want)
     assert [jax.tree_util.keystr(p) for p, _ in named] == [jax.tree_util.keystr(p) for p, _ in wanted]
     pairs = [(_leaf(a), _leaf(b)) for (_, a), (_, b) in zip(named, wanted, strict=True) if isinstance(b, NUMBERS)]
@@ -785,7 +791,9 @@ def assert_agree(got: Any, want: Any, tolerance: float) -> None:
 
 
 def by_jax(function: Any, args: tuple[Any, ...]) -> Any:
-    """What the function gives where JAX compiles it; what comes compiled or wrapped stays as it is."""
+    """Return the function's results compiled by JAX; compiled or wrapped functions are called
+    directly.
+    """
     plain = type(function).__name__ in {"function", "partial"} and not hasattr(
         getattr(function, "func", function), "lower"
     )
@@ -793,7 +801,7 @@ def by_jax(function: Any, args: tuple[Any, ...]) -> Any:
 
 
 def difference(name: str) -> str:
-    """What differs between the two backends; empty where nothing does."""
+    """Return the difference between the two backends, or ""."""
     found: list[Any] = []
     case = PROGRAMS[name]
     for platform in ("xlanb", "cpu"):

@@ -1,9 +1,10 @@
-"""Modules before and after each pass of the real XLA:CPU, as JSON lines: what our passes are measured against.
+"""Write modules before and after each pass of the real XLA:CPU as JSON lines, for comparison.
 
     python -m tests.peers.make_triples OUT.jsonl [PROGRAM...]
 
-Each line has program, pipeline, pass, before and after, for every pass that changed something while JAX compiled PROGRAMS. The child process that compiles has no flags but those of
-the dump, and two devices would change nothing: the programs run on one.
+Each line has program, pipeline, pass, before and after, for every pass that changed something while
+JAX compiled PROGRAMS. The child process that compiles has only the dump flags; the programs run on
+one device.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from xlanb.dump.names import DumpName, decode_name
 
 
 class Triple(NamedTuple):
-    """What one pass did to one module."""
+    """One pass's change to one module."""
 
     program: str
     pipeline: str

@@ -1,7 +1,8 @@
-"""For each op type that tf2xla compiles, inputs and attributes with which it can be run: what each input looks like beside its dtype.
+"""Valid inputs and attributes for each op type that tf2xla compiles.
 
-A shape (a tuple) stands for values of the input's dtype; `D` bounds them; an array or list of numbers stands for itself; `K` makes it a constant of
-the graph, which is what shapes, axes and sizes must be when compiling.
+A shape (a tuple) means values of the input's dtype; `D` bounds them; an array or list of numbers is
+used directly; `K` makes it a constant of the graph, as shapes, axes and sizes must be at compile
+time.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ class V:
 
 @dataclass(frozen=True)
 class Case:
-    """How an op type is called: `args` are inputs and attributes by TensorFlow's names, `compare` how its results are looked at."""
+    """A call of an op type: `args` are inputs and attributes by TensorFlow's names.
+
+    `compare` says how its results are compared.
+    """
 
     args: dict[str, Any] = field(default_factory=dict)
     compare: str = "values"

@@ -1,4 +1,7 @@
-"""XLA's own ops that take functions or messages, each called through TensorFlow's wrappers: `PROGRAMS[op type](raw_ops, tf, x)` with x [2, 3] gives results."""
+"""XLA's own ops on functions or messages, called through TensorFlow's wrappers.
+
+`PROGRAMS[op type](raw_ops, tf, x)` with x [2, 3] returns the results.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One op type with one dtype, run by the real XLA through TensorFlow and by xlanb, and the two compared."""
+"""Run one op type with one dtype by the real XLA through TensorFlow and by xlanb, and compare."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def op_def(name: str) -> Any:
 
 
 def variants(name: str, kernels: dict[str, Any]) -> list[dict[str, str]]:
-    """Dtypes by attribute: each attribute goes through the dtypes of its kernels while the others stay."""
+    """Return dtypes by attribute: each attribute varies over its kernels' dtypes, the others are
+    fixed.
+    """
     if name in PROGRAMS:
         kinds = next(
             (kernels[a] for a in ("element_dtype", "dtype", "T", "Tin", "elem_type", "LhsT") if a in kernels),
@@ -289,7 +291,7 @@ def run(name: str, types: dict[str, str]) -> Outcome:
 
 
 def _without_xla(tf: Any, one: Run, want: list[Any], written: list[Any]) -> tuple[list[Any], list[Any]]:
-    """What TensorFlow's kernels give and leave in variables; what its XLA does where they do not take these dtypes."""
+    """Return the results and variables of TensorFlow's kernels, or of its XLA if there are none."""
     try:
         again = Run(one.name, one.types)
         made = tf.function(again.build(), autograph=False)(*again.tensors)

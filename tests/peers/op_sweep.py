@@ -1,8 +1,8 @@
-"""All op types of tf2xla with all their dtypes: how many are right.
+"""All op types of tf2xla with all their dtypes: the number of correct ones.
 
     python -m tests.peers.op_sweep [--only Abs,Add] [--list FILE]
 
-An op type is right when it agrees with TensorFlow's XLA for every dtype with which TensorFlow's XLA itself runs it.
+An op type is correct if it agrees with TensorFlow's XLA for every dtype that TensorFlow's XLA runs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def sweep(name: str) -> list[tuple[dict[str, str], Outcome]]:
 
 
 def _work(pipe: Any, names: list[str], known: set[tuple[str, str]]) -> None:
-    """Send what is tried before it is tried, and how it went; what is `known` is left out."""
+    """Send each variant before it is run, then its outcome; `known` ones are skipped."""
     from xlanb.clustering.xla_kernels import kernel_constraints
     from xlanb.graph.ops.op_def import BY_SHORT_NAME
 
@@ -43,7 +43,9 @@ def _work(pipe: Any, names: list[str], known: set[tuple[str, str]]) -> None:
 
 
 def results(names: list[str]) -> Iterator[tuple[str, dict[str, str], Outcome]]:
-    """Every variant of these op types and how it went; where TensorFlow aborts, another process goes on behind."""
+    """Yield every variant of these op types and its outcome; if TensorFlow aborts, continue in a
+    new process.
+    """
     known: set[tuple[str, str]] = set()
     context = multiprocessing.get_context("spawn")
     at: tuple[str, dict[str, str]] | None = None

@@ -1,6 +1,6 @@
-"""One small program for each opcode of HLO with each element type, over the values that arithmetic goes wrong with.
+"""One small program for each HLO opcode and element type, over difficult values.
 
-What the verifier refuses for a type is a case too: all have to refuse it.
+Types that the verifier rejects are cases too: all compilers must reject them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ Maker = Callable[[str, str, np.random.Generator], Iterator[Made]]
 
 @np.errstate(all="ignore")
 def edges(name: str, rng: np.random.Generator, count: int = _COUNT) -> Array:
-    """The ends of a type, zeros, ones, infinities, NaN, and a few others; no subnormals, which XLA:CPU takes for zero."""
+    """Return limits of a type, zeros, ones, infinities, NaN, and others.
+
+    There are no subnormals, which XLA:CPU treats as zero.
+    """
     t = BY_TEXT[name]
     if t is PrimitiveType.PRED or t.bits < 8:
         return values_of(name, rng)
@@ -79,7 +82,7 @@ def edges(name: str, rng: np.random.Generator, count: int = _COUNT) -> Array:
 
 
 def _usual(values: Array) -> Array:
-    """Without what is subnormal in the type that XLA:CPU computes in."""
+    """Replace values that are subnormal in the type in which XLA:CPU computes."""
     if np.iscomplexobj(values):
         parts = [p[np.resize(np.flatnonzero(_is_usual(p)), p.size)] for p in (values.real, values.imag)]
         made = np.empty_like(values)
@@ -96,7 +99,7 @@ def _is_usual(values: Array) -> Array:
 
 
 def small(name: str, rng: np.random.Generator, *dims: int) -> Array:
-    """Small whole numbers, of which sums and products are exact in most types."""
+    """Return small integers, whose sums and products are exact in most types."""
     t = BY_TEXT[name]
     if t is PrimitiveType.PRED:
         return rng.integers(0, 2, dims).astype(np.bool_)
@@ -123,7 +126,7 @@ def shape(name: str, *dims: int) -> str:
 
 
 def program(root: str, *parameters: str, before: str = "", lines: str = "") -> str:
-    """A module whose root is `root`, over parameters a, b, c, ... of these shapes."""
+    """Return a module with root `root`, over parameters a, b, c, ... of these shapes."""
     given = "".join(
         f"  {v} = {s} parameter({k})\n" for k, (v, s) in enumerate(zip("abcdefgh", parameters, strict=False))
     )

@@ -1,8 +1,10 @@
-"""Every opcode of HLO with every element type: compiled code, evaluator and the real XLA:CPU side by side.
+"""Compare compiled code, evaluator and the real XLA:CPU for every HLO opcode and element type.
 
-    python -m tests.peers.opcode_sweep [--only dot,add] [--types f32,s8] [--share 0.1] [--seed 0] [--list FILE]
+    python -m tests.peers.opcode_sweep [--only dot,add] [--types f32,s8] [--share 0.1] [--seed 0]
+    [--list FILE]
 
-A case is right where all three give the same, or all refuse it. Prints how many cases are of which class, and each find.
+A case is right if all three results are equal, or all reject it. Prints the number of cases of each
+class, and each failure.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ class Outcome:
 
 
 def judge(case: Case, running: Callable[[str], None] = lambda _: None) -> Outcome:
-    """Compile, evaluate and let XLA:CPU run a case; calls `running` with who runs it."""
+    """Compile, evaluate and run a case with XLA:CPU; call `running` with the name of each."""
     running("xlanb")
     ours = _ours(case)
     if isinstance(ours, Outcome):
@@ -76,7 +78,7 @@ _NO_ZERO = "f8e8m0fnu has neither zero nor sign: what XLA:CPU flushes to zero, o
 
 
 def explained(case: Case, outcome: Outcome) -> str:
-    """Why this find is no fault of xlanb's; "" where nothing explains it."""
+    """Return why a failure is not a fault of xlanb, or ""."""
     return next((why for fits, why in _EXPLAINED if fits(case, outcome)), "")
 
 
@@ -174,7 +176,7 @@ _EXPLAINED: tuple[tuple[Callable[[Case, Outcome], bool], str], ...] = (
 
 
 def _ours(case: Case) -> list[Array] | str | Outcome:
-    """The results of compiled code, where the evaluator has the same; the error where both refuse."""
+    """Return the results of compiled code if the evaluator agrees; the error if both reject it."""
     import xlanb
     from xlanb.errors import InternalError, XlanbError
     from xlanb.explorer.numbers import leaves_of
@@ -214,9 +216,9 @@ def _first_line(error: Exception) -> str:
 
 
 def _different(case: Case, got: list[Array], want: list[Array], *, flushed: bool = False) -> str:
-    """The first elements that differ by more than rounding; "" where none does.
+    """Return the first elements that differ by more than rounding, or "".
 
-    Where what is wanted was `flushed`, subnormals are zeros there: XLA:CPU runs so.
+    With `flushed`, subnormals are zeros in the wanted values, as XLA:CPU runs.
     """
     if [(g.dtype, g.shape) for g in got] != [(w.dtype, w.shape) for w in want]:
         return f"{[(str(g.dtype), g.shape) for g in got]} for {[(str(w.dtype), w.shape) for w in want]}"
@@ -256,7 +258,10 @@ def _near(case: Case, got: Array, want: Array) -> Any:
 
 @np.errstate(all="ignore")
 def _flushed(got: Array, want: Array) -> Any:
-    """Which elements are subnormal in the type that is computed in, and zero where they are wanted (f8e8m0fnu, which has no zero: NaN)."""
+    """Return which elements are subnormal in the computing type, and zero where wanted.
+
+    For f8e8m0fnu, which has no zero, NaN is wanted.
+    """
     if np.iscomplexobj(got):
         return (same(got.real, want.real) | _flushed(got.real, want.real)) & (
             same(got.imag, want.imag) | _flushed(got.imag, want.imag)

@@ -1,8 +1,9 @@
-"""How well our passes do what those of the real XLA do, pass by pass.
+"""Compare our passes with those of the real XLA, pass by pass.
 
     python -m tests.peers.pass_parity [TRIPLES.jsonl]
 
-Without a file the triples of the installed XLA are made first; see make_triples.py. A pass is run on the module before it, and the result is held against the module after it:
+Without a file the triples of the installed XLA are made first; see make_triples.py. A pass is run
+on the module before it, and the result is compared with the module after it:
 
     same      the same graph: equal up to names, order and metadata
     ops       the same instructions by opcode and shape, wired otherwise or with other attributes
@@ -31,7 +32,9 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.pipeline import HloPassFix, HloPassPipeline
 
 _IGNORED = frozenset(("calls", "to_apply", "body", "condition", "branch_computations", "select", "scatter", "literal"))
-"""Attributes that name computations, which are compared themselves, and values, which have a text of their own."""
+"""Attributes that name computations, which are compared themselves, and literals, compared as
+text.
+"""
 
 
 def parity(found: Iterable[Triple]) -> dict[str, Counter[str]]:
@@ -46,7 +49,9 @@ def parity(found: Iterable[Triple]) -> dict[str, Counter[str]]:
 
 
 def _passes(p: HloPassPipeline) -> Iterator[tuple[tuple[str, str], HloPass]]:
-    """The passes of a pipeline and of those within it, by the names of their pipeline and their own."""
+    """Yield the passes of a pipeline and its inner ones, by the names of their pipeline and their
+    own.
+    """
     for one in p.passes:
         inner = one.inner if isinstance(one, HloPassFix) else one
         if isinstance(inner, HloPassPipeline):
@@ -65,7 +70,10 @@ def _verdict(one: HloPass, triple: Triple) -> str:
 
 
 def _operations(module: HloModule) -> Counter[tuple[str, str]]:
-    """How many instructions there are of each opcode and shape; an element of a tuple counts once, as the text `p#0` says it once for all its uses."""
+    """Count the instructions of each opcode and shape.
+
+    A tuple element counts once, as the text `p#0` has it once for all its uses.
+    """
     shown = Counter(
         (i.opcode.text, str(i.shape))
         for i in module.instructions()
@@ -78,7 +86,10 @@ def _operations(module: HloModule) -> Counter[tuple[str, str]]:
 
 
 class _Structure:
-    """A number for each instruction that is equal where opcode, shape, attributes and operands are; names play no part."""
+    """Number instructions so that equal opcode, shape, attributes and operands give equal numbers.
+
+    Names are ignored.
+    """
 
     def __init__(self) -> None:
         self._known: dict[HloInstruction | HloComputation, int] = {}

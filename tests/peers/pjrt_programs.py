@@ -1,4 +1,7 @@
-"""Programs for test_pjrt.py, run in a process of their own: on xlanb, then on JAX's CPU backend; a line of JSON for each says what differs."""
+"""Programs for test_pjrt.py, run in a separate process on xlanb, then on JAX's CPU backend.
+
+It prints a line of JSON with the difference for each.
+"""
 
 from __future__ import annotations
 
@@ -212,7 +215,7 @@ def training():
 
 
 def difference(name: str) -> str:
-    """What differs between the two backends; empty where nothing does."""
+    """Return the difference between the two backends, or ""."""
     found: list[Any] = []
     for platform in ("xlanb", "cpu"):
         with jax.default_device(jax.devices(platform)[0]):

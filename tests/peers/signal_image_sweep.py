@@ -1,10 +1,11 @@
-"""The names of tf.signal and tf.image, and some of tf.random, beside TensorFlow's jit_compile.
+"""tf.signal and tf.image, and some of tf.random, against TensorFlow's jit_compile.
 
     python -m tests.peers.signal_image_sweep [--only stft,resize] [--list FILE]
 
-TensorFlow traces each function; xlanb compiles the trace. A function that TensorFlow's XLA refuses must be refused here with a reason, or run
-right: then TensorFlow's own kernels say what is right. These also say which random numbers are right, as xlanb draws the same ones whether it
-compiles or not; TensorFlow's XLA makes other floats of the same bits.
+TensorFlow traces each function; xlanb compiles the trace. A function that TensorFlow's XLA rejects
+must be rejected here with a reason, or agree with TensorFlow's own kernels. These are also the
+reference for random numbers, as xlanb draws the same ones compiled or not; TensorFlow's XLA
+converts the same bits to other floats.
 """
 
 from __future__ import annotations
@@ -238,7 +239,10 @@ def cases() -> dict[str, tuple[Build, list[tuple[int, ...]]]]:
 
 
 def compare(name: str) -> Outcome:
-    """One function: "ok", "wrong", "fails" (here only), "refused" (by both), "spare" (runs here only, and right)."""
+    """Compare one function and return the outcome.
+
+    "ok", "wrong", "fails" (here only), "refused" (by both), "spare" (runs here only, and right).
+    """
     import tensorflow as tf
 
     import xlanb

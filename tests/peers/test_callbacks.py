@@ -1,4 +1,4 @@
-"""Python functions that JAX puts into a program: called as JAX calls them, in its order, compiled and interpreted."""
+"""Python callbacks in JAX programs: called as by JAX, in order, compiled and interpreted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ F32 = jax.ShapeDtypeStruct((), np.float32)
 
 
 class _Program:
-    """A function with all kinds of calls, and what they told."""
+    """A function with all kinds of callbacks, and their records."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, float]] = []

@@ -31,7 +31,7 @@ def test_results_times_and_passes_are_compared() -> None:
     pytest.importorskip("jax")
     found = compare(PROGRAM, X, runs=5)
     assert found.ulp[0] < 16
-    # 64 elements: an empty call takes as long, so that nothing can be said of the program's own time
+    # 64 elements: an empty call takes as long, so the program's own time cannot be measured.
     assert found.their_call > 0 < found.our_call
     assert found.call_ratio > 1
     assert math.isnan(found.run_ratio)

@@ -1,4 +1,4 @@
-"""The real XLA:CPU does with the counterexamples of algsimp's rules what the page of the docs says."""
+"""The real XLA:CPU behaves as the docs say on counterexamples of algsimp's rules."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""PTX becomes machine code: several kernels at once, the lines of each its own.
+"""PTX to machine code: several kernels at once, each with its own line numbers.
 
-With stand-ins for NVIDIA's tools, and with the tools.
+With substitutes for NVIDIA's tools, and with the tools.
 """
 
 import re
@@ -31,7 +31,8 @@ PTX = """\
 }}
 """
 
-# ptxas copies the PTX, nvdisasm says for every `ret` its line. Neither takes a variable twice, as the real ones do not.
+# ptxas copies the PTX, nvdisasm prints the line of every `ret`. Like the real tools, neither accepts
+# a variable twice.
 PTXAS = """
 import re, sys
 text = open(sys.argv[-1]).read()

@@ -1,4 +1,4 @@
-"""Against the real XLA: it reads the bytes that we write, we read those that it writes, and both say what the text said."""
+"""HLO protos against the real XLA: each reads the other's bytes, with the same text."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def said_by_us(module: HloModule) -> str:
 
 
 def body(text: str) -> str:
-    """The text behind the first line, some of which XLA keeps outside the message."""
+    """Return the text after the first line, parts of which XLA keeps outside the message."""
     return text.partition("\n")[2]
 
 
 def in_words_of(version: RealXla, message: Any) -> Any:
-    """The message with the fields that XLA of a version has, where another field, or none, says the same in ours."""
+    """Return the message with the fields of an XLA version, if ours uses other fields or none."""
     for computation in message.computations:
         for i in computation.instructions:
             if version.compares_by_order and i.opcode == "compare":

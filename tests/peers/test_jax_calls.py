@@ -1,4 +1,6 @@
-"""Repeated calls of xlanb.jit with arrays: each gives what JAX gives, of the same type, on the same device, whatever was called before."""
+"""Repeated calls of xlanb.jit with arrays: JAX's results, types and devices after any other
+call.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Cells that end in a call of a JAX function: found by themselves, run compiled, with the function's own result."""
+"""Cells that end in a call of a JAX function: detected, run compiled, with the function's
+result.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""JAX functions through every door: compile, jit, trace, evaluate, Compilation, the command line; pytrees in and out."""
+"""JAX functions by compile, jit, trace, evaluate, Compilation, the command line; pytrees in and
+out.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def test_every_form_of_a_function_is_compiled_and_called_as_the_function_is(form
 
 
 def test_results_have_the_layouts_that_xla_gives_them():
-    """Row-major ones where the function does not ask for others; the HLO of jaxlib has those of the last operations."""
+    """Row-major unless the function requests others; jaxlib's HLO has those of the last
+    operations.
+    """
 
     def f(x, y):
         return (x.T @ y, (x @ y).T, x, 1.0)
@@ -402,7 +406,7 @@ def test_nnx_modules_are_updated():
 
 
 class _Objects:
-    """Callables whose code shows only indirectly that they are over JAX."""
+    """Callables whose code uses JAX only indirectly."""
 
     class Derived(jax.tree_util.Partial):
         pass

@@ -1,4 +1,4 @@
-"""What a first try that goes wrong says: the user's own lines, what is wrong, and what to write."""
+"""Messages for typical mistakes: the user's own lines, the fault, and the correct code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Programs of JAX's libraries: by xlanb.jit and step by step as the explorer has them, and by JAX on the backend xlanb, with the results that JAX has on the CPU."""
+"""Programs of JAX's libraries by xlanb.jit, step by step, and by JAX on the backend xlanb.
+
+The results are JAX's on the CPU.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ from tests.peers.library_programs import PROGRAMS, assert_agree, by_jax
 ROOT = Path(__file__).parents[2]
 # the libraries' own warnings, of what JAX is about to change, are not about xlanb
 pytestmark = [pytest.mark.peer, pytest.mark.filterwarnings("ignore")]
-# Too large for the extra `peers`; `python tests/peers/library_programs.py NAME` runs the programs that need them.
+# Too large for the extra `peers`; run the programs that need them by
+# `python tests/peers/library_programs.py NAME`.
 BY_HAND = {"distrax", "jaxopt"}
 # One program of each library; the others take minutes together.
 QUICK = {

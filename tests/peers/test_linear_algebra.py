@@ -1,4 +1,4 @@
-"""What jax.numpy.linalg and jax.scipy.linalg compile to on CPUs: evaluated and compiled by us, and as JAX runs it."""
+"""jax.numpy.linalg and jax.scipy.linalg on CPUs: evaluated and compiled by us, and run by JAX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the real XLA:CPU makes of numbers that leave room for interpretation: the evaluator, and so compiled code, has the same."""
+"""The evaluator and compiled code match the real XLA:CPU on numbers open to interpretation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def _real(text: str, *arrays: Any) -> list[Any]:
 
 
 def _usual(x: Any) -> Any:
-    """Which numbers are not subnormal, which XLA takes for zero; 6 overflows f4e2m1fn's integers there."""
+    """Return which numbers are not subnormal, as XLA treats those as zero.
+
+    6 overflows f4e2m1fn's integers there.
+    """
     size = np.abs(x.astype(np.float64))
     if x.dtype == BY_TEXT["f4e2m1fn"].dtype:
         return size != 6
@@ -93,7 +96,7 @@ COMPLEX_OPS = [("multiply", 2), ("divide", 2), ("power", 2), ("tanh", 1), ("tan"
 @pytest.mark.parametrize("t", ["c64", "c128"])
 @pytest.mark.parametrize(("opcode", "count"), COMPLEX_OPS)
 def test_complex_numbers_with_special_parts(opcode: str, count: int, t: str) -> None:
-    """Not among them: huge divisors, whose reciprocals are subnormal, which XLA takes for zero."""
+    """Except huge divisors, whose reciprocals are subnormal, which XLA treats as zero."""
     parts = np.array(COMPLEX, np.float32 if t == "c64" else np.float64)
     x = np.empty((len(parts), len(parts)), BY_TEXT[t].dtype)
     x.real, x.imag = parts[:, None], parts[None, :]

@@ -1,4 +1,6 @@
-"""A sample of the opcode sweep: compiled code, evaluator and the real XLA:CPU agree, or all refuse."""
+"""A sample of the opcode sweep: compiled code, evaluator and the real XLA:CPU agree, or all
+reject.
+"""
 
 from __future__ import annotations
 

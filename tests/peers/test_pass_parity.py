@@ -1,4 +1,6 @@
-"""Our passes against those of the installed XLA:CPU: their order, and what each does to modules that JAX makes."""
+"""Our passes against those of the installed XLA:CPU: their order, and their effect on JAX's
+modules.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ def test_our_order_is_that_of_the_dumps(tmp_path: Path) -> None:
 
 
 def _passes_of(whole: object, title: str) -> list[str]:
-    """The names of what stands in a pipeline, itself somewhere in another one."""
+    """Return the names of the passes of a pipeline inside another one."""
     inner = getattr(whole, "inner", whole)
     passes = getattr(inner, "passes", ())
     if inner.name == title:  # type: ignore[attr-defined]

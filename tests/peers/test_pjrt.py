@@ -1,4 +1,4 @@
-"""xlanb as a backend of JAX, in processes of its own: which backend there is holds for a process."""
+"""xlanb as a backend of JAX, in separate processes, because a process has one backend."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ xlanb.pjrt.initialize()
 
 
 def run(text: str, platforms: str = "xlanb", **environment: str) -> str:
-    """What a script prints, which must end well."""
+    """Return the output of a script, which must succeed."""
     return finished([sys.executable, "-c", _HEAD + textwrap.dedent(text)], platforms, **environment).stdout
 
 

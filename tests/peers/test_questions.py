@@ -1,4 +1,4 @@
-"""The questions of docs/how-to/agents.md: each command prints what stands below it."""
+"""The questions of docs/how-to/agents.md: each command prints the text below it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A crash of the real XLA, made small and written down: a file that needs JAX alone ends its process."""
+"""A crash of the real XLA, reduced and written down: a file that needs only JAX ends its
+process.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ from xlanb.reducer import reduction
 
 pytestmark = pytest.mark.peer
 
-# The kind of https://github.com/openxla/xla/issues/47366: a comparator that calls another computation. Around it a
-# program that has nothing to do with it.
+# As in https://github.com/openxla/xla/issues/47366: a comparator that calls another computation,
+# inside an unrelated program.
 CRASH = """HloModule scores
 
 add {
@@ -78,7 +80,7 @@ def test_a_crash_of_the_real_xla_is_reduced_and_written_down(tmp_path: Path) -> 
 
 
 def test_what_the_real_xla_computes_is_compared_with_what_was_expected(tmp_path: Path) -> None:
-    """Reassociation: the real XLA folds (x + 1e8) - 1e8; with a tolerance of a last bit that is a difference."""
+    """Reassociation: the real XLA folds (x + 1e8) - 1e8, a difference at a tolerance of one ulp."""
     text = """HloModule m
 ENTRY e {
   x = f32[4] parameter(0)
@@ -102,7 +104,7 @@ ENTRY e {
 
 
 def test_what_the_real_xla_made_of_a_program_is_a_file_for_jax_alone(tmp_path: Path) -> None:
-    """Somebody sees jax.jit differ from the function itself: the rule is named, and the file needs no xlanb."""
+    """If jax.jit differs from the function itself, the rule is named; the file needs no xlanb."""
     jnp = pytest.importorskip("jax.numpy")
 
     def near(x: Any) -> Any:

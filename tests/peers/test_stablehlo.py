@@ -1,4 +1,4 @@
-"""StableHLO that JAX prints, read by xlanb and by XLA's own converter: the same operations, the same results."""
+"""StableHLO printed by JAX, read by xlanb and by XLA's converter: same operations, same results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SAME = {
     "types": (lambda x: (x.astype(jnp.bfloat16), x.astype(jnp.int8), x.astype(jnp.float8_e4m3fn)), X),
     "remat": (jax.grad(lambda y: jax.checkpoint(lambda z: jnp.sin(jnp.sin(z)))(y).sum()), X),
 }
-"""Programs of which XLA's converter simplifies no operation away."""
+"""Programs whose operations XLA's converter all keeps."""
 
 CLOSE = {
     "indexing": (lambda x: (x[ROWS], x[:, ROWS], x.at[ROWS].set(1.0), x.at[ROWS, 0].add(2.0)), X),
@@ -64,7 +64,7 @@ CLOSE = {
     ),
     "complex": (lambda x: (jnp.exp(x * 1j), jnp.sqrt(x + 1j), abs(x * 1j)), X),
 }
-"""Programs of which it does, or that it computes by other formulas."""
+"""Programs that it simplifies, or computes by other formulas."""
 
 _PLUMBING = frozenset(
     "constant broadcast get-tuple-element tuple parameter iota reshape convert transpose call while conditional".split()
@@ -72,7 +72,9 @@ _PLUMBING = frozenset(
 
 
 def operations(module) -> Counter:
-    """The operations that are used, with shapes and attributes, but for what only carries values."""
+    """Count the used operations, with shapes and attributes, except those that only forward
+    values.
+    """
     found: Counter = Counter()
     for computation in module.computations:
         reached, stack = set(), [computation.root]

@@ -1,4 +1,4 @@
-"""Event files of tf.summary, read by TensorBoard; histograms beside TensorFlow's own."""
+"""Event files of tf.summary, read by TensorBoard; histograms against TensorFlow's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Gradients of some op types of each kind beside TensorFlow's, both orders; `python -m tests.peers.gradient_sweep` goes through all of them."""
+"""Gradients of some op types of each kind against TensorFlow's, both orders.
+
+`python -m tests.peers.gradient_sweep` tests all of them.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,9 @@ def _ragged(tf: Any, x: Any, w: Any) -> Any:
 
 @pytest.mark.parametrize("build", [_branches, _call, _loop, _open_loop, _scan, _mapped, _ragged])
 def test_gradient_of_functions(build: Callable[..., Any]) -> None:
-    """TensorFlow differentiates its own graph; xlanb reads the forward graph and differentiates that."""
+    """TensorFlow differentiates its own graph; xlanb reads the forward graph and differentiates
+    that.
+    """
     import tensorflow as tf
 
     from xlanb import tf as own

@@ -1,4 +1,6 @@
-"""Graphs of the same programs, built by TensorFlow and here: equal node for node, names, inputs and attributes included."""
+"""Graphs of the same programs by TensorFlow and xlanb: equal nodes, names, inputs and
+attributes.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,7 @@
-"""Some names of tf.signal, tf.image and tf.random beside TensorFlow; `python -m tests.peers.signal_image_sweep` goes through all of them."""
+"""Some of tf.signal, tf.image and tf.random against TensorFlow.
+
+`python -m tests.peers.signal_image_sweep` tests all of them.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def test_compiled_as_by_tensorflow(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALONE)
 def test_compiled_here_alone(name: str) -> None:
-    """TensorFlow's own kernels say what is right where its XLA has none."""
+    """TensorFlow's own kernels are the reference if its XLA has none."""
     assert compare(name).status == "spare", compare(name).text
 
 

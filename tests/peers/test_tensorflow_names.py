@@ -1,4 +1,4 @@
-"""Names that programs of 2017 to 2019 use: TensorFlow's values and graphs beside ours."""
+"""Names that programs of 2017 to 2019 use: values and graphs against TensorFlow's."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Programs that the real TensorFlow holds, handed to xlanb as they are: their results are TensorFlow's."""
+"""Programs of the real TensorFlow, passed to xlanb unchanged: their results are TensorFlow's."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def real():
 
 
 def models(layers, keras):
-    """Models by name, with the shape of what they take; negative sizes are ids up to that many."""
+    """Return models by name, with their input shapes; a negative size means ids below it."""
     mlp = [layers.Input((8,)), layers.Dense(4, activation="gelu"), layers.BatchNormalization(), layers.Dense(3)]
     conv = [layers.Input((16, 16, 3)), layers.Conv2D(8, 3, padding="same"), layers.BatchNormalization(), layers.ReLU()]
     conv += [layers.MaxPooling2D(), layers.DepthwiseConv2D(3), layers.GlobalAveragePooling2D(), layers.Dense(3)]
@@ -70,7 +70,8 @@ def test_keras_applications(real, name):
     np.testing.assert_allclose(got, wanted, atol=1e-4 * np.abs(wanted).max())
 
 
-# TensorFlow 2.21's AutoGraph makes syntax nodes as Python 3.13 deprecates, and where that is an error runs the function as it is.
+# TensorFlow 2.21's AutoGraph makes syntax nodes in a way that Python 3.13 deprecates. If that is an
+# error, it runs the function unconverted.
 @pytest.mark.filterwarnings("ignore:.*___pyct_anno:DeprecationWarning")
 def test_functions(real):
     weights, captured = real.Variable([1.0, 2.0], name="w"), real.constant([3.0, 4.0])

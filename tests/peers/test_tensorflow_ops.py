@@ -1,4 +1,7 @@
-"""Op types with all their dtypes against TensorFlow's XLA: some of each kind; `python -m tests.peers.op_sweep` goes through all of them."""
+"""Some op types of each kind with all their dtypes against TensorFlow's XLA.
+
+`python -m tests.peers.op_sweep` tests all of them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Programs of layers, losses, branches, loops and recurrent networks: TensorFlow's graphs node for node, and its values over several steps."""
+"""Programs of layers, losses, branches, loops and recurrent networks against TensorFlow.
+
+Graphs are equal node for node, and values over several steps.
+"""
 
 # ruff: noqa: ARG005 - loops hand all variables to both functions
 

@@ -1,4 +1,4 @@
-"""Programs whose arrays have as many elements as other values say, against TensorFlow."""
+"""Programs with value-dependent array sizes, against TensorFlow."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def by_name(real):
 
 
 class _Names:
-    """Stands for TensorFlow where only the names of the programs are asked for."""
+    """A substitute for TensorFlow, to get the names of the programs."""
 
     where = unique = None
 

@@ -46,7 +46,7 @@ def resnet(keras, rng):
 
 
 def train_step(real, build):
-    """A model, its optimizer, a batch, and the tf.function that trains on it; the same each time."""
+    """Return a model, its optimizer, a batch, and the tf.function of a step; equal at each call."""
     real.keras.utils.set_random_seed(3)
     rng = np.random.default_rng(5)
     model, optimizer, x, classes = build(real.keras, rng)

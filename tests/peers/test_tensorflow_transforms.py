@@ -1,4 +1,4 @@
-"""Transformed graphs in TensorFlow itself: it takes what TransformGraph makes, and computes what it computed before."""
+"""TensorFlow accepts the graphs of TransformGraph, and computes the same values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`import tensorflow` as xlanb.tf: scripts of TensorFlow 1 as they stand, each in a process of its own."""
+"""`import tensorflow` as xlanb.tf: unmodified TensorFlow 1 scripts, each in its own process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads of programs under interrupts: none is left half started, none is taken for one that has ended."""
+"""Threads of programs under interrupts: none is half started, or mistaken for an ended one."""
 
 from __future__ import annotations
 

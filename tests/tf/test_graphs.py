@@ -1,4 +1,4 @@
-"""Programs build TensorFlow's graphs, node for node: the expectations are what TensorFlow 2.21 (compat.v1) builds."""
+"""Programs build TensorFlow's graphs, node for node, as TensorFlow 2.21 (compat.v1) does."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,7 @@
-"""What programs of 2017 to 2019 use beside layers and optimizers: hooks, gradients of their own, slim, Keras layers, sampled losses, pictures; and names that are missing."""
+"""Other names of programs of 2017 to 2019, besides layers and optimizers; and missing names.
+
+Hooks, custom gradients, slim, Keras layers, sampled losses, images.
+"""
 
 import sys
 

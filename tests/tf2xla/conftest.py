@@ -19,7 +19,10 @@ RunOp = Callable[..., Any]
 
 
 class OpRunner:
-    """run_op("Pad", x, paddings, mode=...): arrays in, the array out (a list, of several). Inputs that must be constants are."""
+    """run_op("Pad", x, paddings, mode=...): arrays in, the array out (or a list of several).
+
+    Inputs that must be constants are.
+    """
 
     def __call__(
         self,
@@ -29,7 +32,11 @@ class OpRunner:
         variables: Sequence[Any] = (),
         **attrs: Any,
     ) -> Any:
-        """`outputs`: the outputs' dtypes, the first input's where not given; `variables` come before the inputs: their new values are given."""
+        """Run one op.
+
+        `outputs`: the outputs' dtypes, by default the first input's; `variables` precede the
+        inputs, and their new values are returned.
+        """
         graph = Graph()
         values = [*map(np.asarray, variables), *map(np.asarray, inputs)]
         types = [dtypes.as_dtype(v.dtype) for v in values]

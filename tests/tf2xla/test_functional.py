@@ -17,7 +17,9 @@ F32, S32 = dtypes.float32, dtypes.int32
 
 
 def function(name: str, types: list[Any], build: Any) -> GraphFunction:
-    """A library function whose body `build(graph, *arguments)` makes; it gives back its results."""
+    """Make a library function; `build(graph, *arguments)` makes its body and returns its
+    results.
+    """
     body = Graph(name)
     with body.as_default():
         args = [body.add_op("_Arg", f"a{i}", (), [t], {"T": t, "index": i}).outputs[0] for i, t in enumerate(types)]

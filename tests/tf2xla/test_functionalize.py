@@ -1,4 +1,6 @@
-"""Loops and branches of version 1 in one module: its values are those of the session, which runs the graph node by node."""
+"""TF1 loops and branches in one module: its values are those of a session that runs node by
+node.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Nodes whose operands have ranks and sizes that the op does not take: refused with the node's name, however they are run."""
+"""Nodes with operands of invalid ranks and sizes raise, with the node's name, however they are
+run.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,7 @@ def test_operands_that_the_op_does_not_take_are_refused_by_the_node(op, inputs, 
     ids=lambda v: v if isinstance(v, str) else "",
 )
 def test_the_shapes_around_such_nodes_are_sought_without_a_crash(op, inputs, attrs):
-    """The solver asks what the node demands before it is lowered; then lowering says what is wrong, or nothing tells the shape."""
+    """The solver uses a node's rule before it is lowered; lowering, or a missing shape, raises."""
     graph = node_of(op, [np.asarray(v) for v in inputs], attrs)
     with pytest.raises(GraphError, match=r"no consistent shapes for all nodes|the shapes cannot be inferred"):
         list(stand_in_shapes(graph, [graph.get_tensor_by_name("y:0")], {}))
@@ -101,7 +103,7 @@ def test_a_stride_of_zero_stops_no_search_for_shapes():
 
 
 def test_shapes_for_a_cluster_fed_by_an_unknown_op_are_sought_once():
-    """The search asked for what it was looking for, without end."""
+    """The search once recursed endlessly on its own result."""
     proto = new_message("GraphDef")
     proto.node.add(name="x0", op="Unheard")
     node = proto.node.add(name="x1", op="Placeholder")

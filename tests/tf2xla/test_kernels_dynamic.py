@@ -1,4 +1,4 @@
-"""Ops whose results have as many elements as their inputs' values say."""
+"""Ops with value-dependent result sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Incomplete gamma and beta functions, zeta and polygamma, beside what the host computes another way; XLA's products by their messages."""
+"""Incomplete gamma and beta, zeta and polygamma functions against host computations; XLA's
+products.
+
+The products are given by their messages.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Products, einsum, factorisations, diagonals, transforms: against numpy.linalg, numpy.fft and np.einsum."""
+"""Products, einsum, factorizations, diagonals, transforms against numpy.linalg, numpy.fft,
+np.einsum.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Stateless random numbers: known answers of TensorFlow's CPU kernels, and the right distributions; optimizers' updates."""
+"""Stateless random numbers: known answers of TensorFlow's CPU kernels, distributions;
+optimizers.
+"""
 
 from __future__ import annotations
 

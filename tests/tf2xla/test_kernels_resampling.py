@@ -1,4 +1,4 @@
-"""Images resized by wide kernels, crops of boxes and shuffled rows, against TensorFlow's numbers and plain NumPy."""
+"""Resizing by wide kernels, box crops and shuffled rows against TensorFlow's numbers and NumPy."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_an_unknown_kernel_is_named() -> None:
         value(lambda x: call("ScaleAndTranslate", x, [3, 1], [1.0, 1.0], [0.0, 0.0], kernel_type="cubic"), COLUMN)
 
 
-# --------------------------------------------------------------------------------------------- crops
+# -------------------------------------------------------------------------------------------- crops
 
 BOXES = np.array([[0.1, 0.2, 0.8, 0.9], [1, 1, 0, 0], [0.3, 0.3, 0.4, 1.2], [0, 0, 1, 1], [0, 0, 1, 1]], np.float32)
 OWNERS = np.array([0, 1, 0, -1, 7], np.int32)
@@ -133,7 +133,7 @@ def test_gradients_of_crops() -> None:
     assert np.vdot(by_boxes, way) == pytest.approx((high - low) / (2 * step), rel=2e-2)
 
 
-# ------------------------------------------------------------------------------------------- shuffle
+# ------------------------------------------------------------------------------------------ shuffle
 
 
 def test_a_shuffle_is_that_of_tensorflow() -> None:
@@ -145,11 +145,11 @@ def test_a_shuffle_is_that_of_tensorflow() -> None:
     np.testing.assert_array_equal(alone, rows[:1])
 
 
-# ------------------------------------------------------------------------------ branches and reasons
+# ----------------------------------------------------------------------------- branches and reasons
 
 
 def test_a_branch_that_is_known_not_to_run_is_not_lowered() -> None:
-    """As in tf.image.rot90 of a constant number of turns, whose branches have shapes of their own."""
+    """As in tf.image.rot90 of a constant number of turns, whose branches have different shapes."""
 
     def glimpse(x: Any) -> Any:
         return call("ExtractGlimpse", x, [5, 4], np.zeros((2, 2), np.float32))

@@ -1,4 +1,6 @@
-"""Rows put together by index, boxes, tridiagonal matrices, quantised numbers, generators in variables."""
+"""Rows stitched by index, boxes, tridiagonal matrices, quantized numbers, generators in
+variables.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lowering single ops: the evaluator gives what NumPy gives, shapes follow, and what does not fit names the node."""
+"""Lowering single ops: values as in NumPy, inferred shapes, and errors that name the node."""
 
 from __future__ import annotations
 

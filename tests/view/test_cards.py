@@ -1,4 +1,4 @@
-"""Answers and TensorFlow's objects show themselves: small HTML with nothing of a program's names as markup."""
+"""Answers and TensorFlow's objects as small HTML, with all names of programs escaped."""
 
 import copy
 import pickle
@@ -155,7 +155,7 @@ def test_code_is_a_string_that_shows_itself(trace):
 
 
 def test_at_a_prompt_code_and_conditions_are_short(trace, graph):
-    """IPython has a printer of its own for what is a str or a tuple."""
+    """IPython has its own printer for str and tuple."""
     plain = InteractiveShell.instance().display_formatter.format
     code = trace.program.assembly
     assert plain(code)[0]["text/plain"] == code.beginning

@@ -1,4 +1,7 @@
-"""Every colour of text can be read on every ground that a row, a chip or a button may have: WCAG's 4.5 to 1, in light and in dark."""
+"""Every text colour is readable on every background of rows, chips and buttons: WCAG's 4.5 to 1.
+
+Light and dark.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that agree: one count of what a stage did, of kernels, of the time that a compilation took."""
+"""Counts agree: one count of a stage's changes, of kernels, of compile time."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Programs that are too long for their page: what a group says of its ops is the same, open or closed."""
+"""Programs too long for their page: a group's numbers are the same, open or closed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def trace_of(text, *names):
 
 
 def counts(trace, lines, folder):
-    """What the front end finds wrong with the counts of a page that holds so many lines of a program."""
+    """Return the front end's errors in the counts of a page with `lines` lines of a program."""
     builder = PayloadBuilder(replace(LEVELS[0], text_lines=lines))
     builder.update([trace])
     (folder / "package.json").write_text('{"type": "module"}', encoding="utf-8")

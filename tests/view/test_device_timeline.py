@@ -1,4 +1,4 @@
-"""A run on several devices as lanes: who waited, for how long and for whom."""
+"""A run on several devices as lanes: the waits, their lengths, and the devices waited for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The front end's modules under Node.js, where it is there; and how they are put together."""
+"""The front end's modules under Node.js, if installed; and their concatenation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NODE = shutil.which("node")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The modules beside their tests, as ES modules."""
+    """Copy the modules and their tests, as ES modules."""
     folder = tmp_path_factory.mktemp("front")
     (folder / "package.json").write_text('{"type": "module"}', encoding="utf-8")
     for path in (*MODULES.glob("*.js"), *HERE.glob("*.mjs")):

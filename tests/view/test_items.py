@@ -1,4 +1,4 @@
-"""What the boxes of a graph say."""
+"""The labels of a graph's boxes."""
 
 from __future__ import annotations
 

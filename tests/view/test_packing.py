@@ -1,4 +1,4 @@
-"""Payloads in columns and back, in Python and in the front end; how much smaller they are."""
+"""Payloads as columns and back, in Python and in the front end; their compression."""
 
 from __future__ import annotations
 

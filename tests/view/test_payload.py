@@ -348,7 +348,7 @@ def test_an_empty_trace_is_fine():
 
 
 def put_off(count=30):
-    """A trace of two modules that were not read, and what counts how often they are."""
+    """Return a trace of two unread modules, and the list of reads."""
     read = []
 
     def given(name):

@@ -1,4 +1,4 @@
-"""Figures fit a screen, name their units, and show names as they are."""
+"""Figures fit a screen, name their units, and show names verbatim."""
 
 import pickle
 import re

@@ -83,7 +83,7 @@ ENTRY e {
 def test_a_fusion_says_what_it_saves() -> None:
     module = parse(FUSED)
     found = traffic(module.record().by_name["f"])
-    # a is written and read by b and c, b is written and read by c: five times 64 floats that stay in registers
+    # Saved: a is written, and read by b and c; b is written, and read by c: five times 64 floats.
     assert (found.reads, found.writes, found.saved, found.operations) == (512, 256, 5 * 256, 3)
     bundle = module.entry_computation.root._repr_mimebundle_()
     assert bundle["text/plain"].endswith("would move 1.25 KiB more")
@@ -118,7 +118,8 @@ def test_a_pass_result_is_one_line_and_its_difference() -> None:
     [
         (Layout((1, 0)), (2, 3), [0, 1, 2, 3, 4, 5]),
         (Layout((0, 1)), (2, 3), [0, 2, 4, 1, 3, 5]),
-        # XLA's own example of tiled layouts: f32[3,5] in tiles of 2 x 2, padded to 4 x 6 (docs/tiled_layout.md)
+        # XLA's example of tiled layouts: f32[3,5], tiles of 2 x 2, padded to 4 x 6
+        # (docs/tiled_layout.md)
         (Layout((1, 0), ((2, 2),)), (3, 5), [0, 1, 4, 5, 8, 2, 3, 6, 7, 10, 12, 13, 16, 17, 20]),
         # pairs of rows share a word: bf16 on a TPU
         (Layout((1, 0), ((2, 2), (2, 1))), (2, 4), [0, 2, 4, 6, 1, 3, 5, 7]),

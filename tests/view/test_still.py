@@ -1,4 +1,4 @@
-"""What a saved notebook shows where no script runs: which part of an output each reader takes, and what is left of it."""
+"""A saved notebook without scripts: the part of an output that each reader shows."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from xlanb.view.payload import build_payload
 from xlanb.view.reprs import mimebundle
 from xlanb.view.still import _line, still_svg
 
-# The order in which each takes one part of an output. GitHub and nbviewer convert by nbconvert; an untrusted
-# JupyterLab takes the first that it can make safe, an untrusted VS Code none that may run a script.
+# Each reader's preference among the parts of an output. GitHub and nbviewer convert by nbconvert;
+# an untrusted JupyterLab shows the first part that it can sanitize, an untrusted VS Code none with
+# scripts.
 READERS = {
     "github": ["application/vnd.jupyter.widget-view+json", "application/javascript", "text/html", "text/markdown", "image/svg+xml", "text/latex", "image/png", "image/jpeg", "text/plain"],
     "nbconvert --to markdown": ["text/html", "text/markdown", "image/svg+xml", "text/latex", "image/png", "image/jpeg", "text/plain"],
@@ -52,7 +53,9 @@ def objects(trace):
 
 
 def sanitized(html):
-    """HTML as GitHub leaves it: no script, style, svg; no `hidden`, no `style`, no data attributes."""
+    """Return HTML as sanitized by GitHub: no script, style, svg, `hidden`, `style`, data
+    attributes.
+    """
     tree = html5lib.parseFragment(html, namespaceHTMLElements=False)
     for parent in list(tree.iter()):
         for child in list(parent):
@@ -179,7 +182,7 @@ ENTRY e {
 
 
 def test_a_small_object_is_small_in_a_notebook():
-    """Beside the program and the style, which one output of the notebook has."""
+    """Besides the program and the style, which one output of the notebook has."""
     trace = xlanb.trace(attention())
     trace.program(*(np.ones(shape, np.float32) for shape in ((128, 64), (64, 64), (64, 64))))
     shown = [

@@ -33,7 +33,7 @@ def program() -> TpuProgram:
 
 
 def test_rows_have_a_column_for_each_unit() -> None:
-    """The most used unit first; digits of use beside each bundle."""
+    """The most used unit first; digits of use next to each bundle."""
     data = program_data(program(), 100)
     assert [u[0] for u in data["units"]] == ["VALU", "VLOAD", "BRANCH"]
     assert data["rows"][1] == [1, "LB", 1, "", 0, "%v6_v1 = vadd.f32 1.0, %v5_v0", 0, "%v7_v2 = vadd.f32 2.0, %v5_v0"]
@@ -102,7 +102,7 @@ def test_texts_are_compared_line_by_line() -> None:
 
 
 def test_stage_between_texts_has_a_diff() -> None:
-    """Rows as of HLO: what is the same and far away is counted."""
+    """Rows as for HLO: distant equal ones are counted."""
     before = TextRecord("one", "\n".join(f"line {k}" for k in range(20)), "llo")
     after = TextRecord("two", before.text.replace("line 10", "line ten"), "llo")
     other = TextRecord("three", "x", "dot")
@@ -115,7 +115,7 @@ def test_stage_between_texts_has_a_diff() -> None:
 
 
 def test_records_show_themselves_in_notebooks() -> None:
-    """HTML with a text beside it; a roofline is a table."""
+    """HTML with a text; a roofline is a table."""
     module = parse("HloModule m\nENTRY e {\n  x = f32[8] parameter(0)\n  ROOT a = f32[8] negate(x)\n}")
     schedule = schedule_of(module, {"a": CodeFacts(10, 0, {})}, {}, {}, CHIPS["v5e"])
     for record in (program(), schedule):

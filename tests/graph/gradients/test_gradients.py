@@ -1,4 +1,7 @@
-"""Gradients against finite differences, with shapes known and unknown while the graph is built: the nodes differ, the values do not."""
+"""Gradients against finite differences, with static and unknown shapes.
+
+The nodes differ, the values do not.
+"""
 
 import importlib.util
 from pathlib import Path

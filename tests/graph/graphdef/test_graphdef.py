@@ -1,4 +1,4 @@
-"""GraphDefs in and out: everything survives, and what is damaged is refused with the node's name."""
+"""GraphDefs in and out: everything is preserved; damage raises with the node's name."""
 
 import contextlib
 

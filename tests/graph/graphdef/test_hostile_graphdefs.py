@@ -1,4 +1,4 @@
-"""GraphDefs that lie: what the op table does not allow is refused at import; a few bytes stay few."""
+"""Invalid GraphDefs are rejected at import; a few bytes cannot allocate much memory."""
 
 from __future__ import annotations
 

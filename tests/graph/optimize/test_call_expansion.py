@@ -1,4 +1,4 @@
-"""Functions that call each other twice: the nodes are counted, and refused, before any call is replaced."""
+"""Functions that call each other twice: nodes are counted, and rejected, before inlining."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from xlanb.graph.optimize.inline import inline_calls
 
 
 def _calling(depth: int, calls: int, op: str = "PartitionedCall") -> Graph:
-    """`out` calls f{depth}; each function calls the one below it `calls` times, f0 adds x to itself."""
+    """Build `out`, a call of f{depth}; each function calls the previous one `calls` times, f0 adds
+    x to x.
+    """
     proto = new_message("GraphDef")
     for k in range(depth + 1):
         function = proto.library.function.add()

@@ -109,7 +109,9 @@ def test_what_is_fed_or_fetched_is_not_looked_through() -> None:
 
 
 def network(*, fetched: str = "") -> Graph:
-    """A small network in NHWC: convolution, bias, activation, pooling, a residual sum, a product."""
+    """Build a small NHWC network: convolution, bias, activation, pooling, a residual sum, a
+    product.
+    """
     with Graph().as_default() as graph:
         x = tf.placeholder(tf.float32, [2, 9, 8, 3], name="x")
         conv = {"strides": [1, 1, 2, 1], "padding": "SAME"}

@@ -1,4 +1,4 @@
-"""Checkpoints of TensorFlow written byte by byte, right or with fields that lie."""
+"""Checkpoints of TensorFlow written byte by byte, correct or with false fields."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def varint(value: int) -> bytes:
 
 
 def block(entries: list[tuple[bytes, bytes]]) -> bytes:
-    """A table's block whose keys share what they begin with."""
+    """Return a table's block with shared key prefixes."""
     out, before = b"", b""
     for key, value in entries:
         shared = next(
@@ -29,7 +29,7 @@ def block(entries: list[tuple[bytes, bytes]]) -> bytes:
 
 
 def entry(value: Any, offset: int = 0, **fields: Any) -> bytes:
-    """A BundleEntryProto of an array; `fields` are other than they are, `dims` its sizes."""
+    """Return a BundleEntryProto of an array; `fields` override its fields, `dims` its sizes."""
     made = new_message("BundleEntryProto")
     stored = texts(value) if value.dtype == object else (value.tobytes(), crc32c(value.tobytes()))
     made.dtype = {"float32": 1, "object": 7, "int64": 9}[value.dtype.name]

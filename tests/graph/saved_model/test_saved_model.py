@@ -1,4 +1,4 @@
-"""What holds a graph: SavedModels, MetaGraphDefs, FunctionDefs, logs; and checkpoints, written here byte by byte."""
+"""Containers of graphs: SavedModels, MetaGraphDefs, FunctionDefs, logs; and checkpoints."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ TENSORS = {
 
 
 def test_every_byte_of_a_checkpoint_is_checked(tmp_path: Path) -> None:
-    """A change of any byte is either refused or, where it lies in the padding of the footer, changes nothing."""
+    """Changing any byte raises or, in the padding of the footer, changes nothing."""
     write_bundle(tmp_path / "ck", TENSORS)
     for ending in (".index", ".data-00000-of-00001"):
         path = tmp_path / f"ck{ending}"
@@ -219,7 +219,7 @@ def test_a_function_is_read_as_its_body() -> None:
 
 
 def test_tensors_of_a_checkpoint_that_overlap_are_refused(tmp_path):
-    """A small index could name the bytes of one file a million times over, and take as much memory."""
+    """A small index could name the bytes of one file a million times, and exhaust memory."""
     value = np.arange(1000, dtype=np.float32)
     (tmp_path / "v.data-00000-of-00001").write_bytes(value.tobytes())
     names = sorted(f"w{k}".encode() for k in range(50))

@@ -1,4 +1,4 @@
-"""What is fused here and not there, on modules written by hand."""
+"""Fusions of one target only, on handwritten modules."""
 
 from __future__ import annotations
 

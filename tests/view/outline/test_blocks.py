@@ -21,7 +21,7 @@ def top(found):
 
 
 def residual(names, shapes):
-    """Blocks of two convolutions beside a short cut, without scopes."""
+    """Return residual blocks of two convolutions, without scopes."""
     nodes, before = [("x", "Placeholder", (), "f32[8]")], "x"
     for n, (name, shape) in enumerate(zip(names, shapes, strict=True)):
         chain, last = [], before

@@ -1,4 +1,4 @@
-"""Loops, calls and fusions keep their boxes through passes that make them anew under other names."""
+"""Loops, calls and fusions keep their boxes when passes re-create them under other names."""
 
 from __future__ import annotations
 
