@@ -28,7 +28,7 @@ from xlanb.codegen.native import NativeModule
 from xlanb.codegen.target import Target
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.objects import compile_units
-from xlanb.cpu.runtime import entry, guard, result_memory
+from xlanb.cpu.runtime import entry, freed_memory, guard, result_memory
 from xlanb.cpu.runtime.layouts import EntryLayout, PyArrayObject, TableLayout
 from xlanb.errors import CancelledError
 
@@ -75,10 +75,11 @@ class Bridge:
         }
         objects = compile_units([Unit(text(target), ready=True, weight=0, everywhere=True)], target)
         own = {name: f"xlanb.memory.{name}" for name in result_memory.FUNCTIONS}
-        exports = [entry.CALL, entry.ENTRY, *guard.SYMBOLS, *own.values()]
+        exports = [entry.CALL, entry.ENTRY, freed_memory.LIMIT, *guard.SYMBOLS, *own.values()]
         self.code = jit.LoadedCode(objects, exports, symbols)
         memory.connect({name: self.code.address(symbol) for name, symbol in own.items()})
         self.memory = memory
+        self.code.function(freed_memory.LIMIT, 1)(freed_memory.limit())
         # It is called with the GIL held: an exception that a signal handler has set is raised when
         # the call returns.
         self.call = ctypes.PYFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 6)(self.code.address(entry.CALL))

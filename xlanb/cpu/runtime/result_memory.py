@@ -6,7 +6,7 @@ ours (`PyDataMem_Handler`, NEP 49). Small results are left to NumPy, which cache
 
 Invariants
 - Ownership: memory from `take` belongs to one ndarray (or one PJRT buffer) until `free`; the
-  sixteen bytes before it hold malloc's pointer and the size.
+  sixteen bytes before it hold the block's address and the size. Blocks come from freed_memory.py.
 - Threads: the allocator's functions may run in any thread, with or without the GIL; they access
   only the memory itself. `xlanb.result` runs with the GIL.
 - Signals: none of this polls; every function runs to its end.
@@ -22,7 +22,7 @@ from xlanb.codegen.native import NativeFunction, NativeModule, null
 from xlanb.codegen.places import Fields, displaced
 from xlanb.codegen.types import I32, I64, PTR, VOID
 from xlanb.codegen.values import Value
-from xlanb.cpu.runtime import system
+from xlanb.cpu.runtime import freed_memory, system
 from xlanb.cpu.runtime.layouts import ENTRY_BYTES, EntryLayout, PyArrayObject
 from xlanb.cpu.runtime.system import is_null
 
@@ -45,9 +45,13 @@ _CARRAY, _OWNDATA = 0x501, 4
 
 
 class _Header(ctypes.Structure):
-    """Stored before the memory: malloc's pointer, and the requested size."""
+    """Stored before the memory: the block's address, and the requested size."""
 
     _fields_ = (("raw", ctypes.c_void_p), ("size", ctypes.c_int64))
+
+
+_EXTRA = _PAGE + ctypes.sizeof(_Header)
+"""Bytes of a block beyond those of the result: for any place in a page, and the header."""
 
 
 def _header(memory: Value) -> Fields:
@@ -56,19 +60,20 @@ def _header(memory: Value) -> Fields:
 
 def write(m: NativeModule) -> tuple[NativeFunction, NativeFunction]:
     """Emit the functions; return `xlanb.place` and `xlanb.result`."""
-    take = _write_take(m)
-    free = _write_allocator(m, take)
+    take_block, give_block = freed_memory.write(m)
+    take = _write_take(m, take_block)
+    free = _write_allocator(m, take, give_block)
     return _write_place(m), _write_result(m, take, free)
 
 
-def _write_take(m: NativeModule) -> NativeFunction:
+def _write_take(m: NativeModule, take_block: NativeFunction) -> NativeFunction:
     @m.define("result.take", PTR, size=I64, place=I64)
     def take(f: Function, size: Value, place: Value) -> Value:
         """Allocate memory at an address that is `place` modulo the page size, or null."""
-        whole = size + (_PAGE + ctypes.sizeof(_Header))
+        whole = size + _EXTRA
         with f.when(~whole.ugt(size)):
             f.give(null(f))
-        raw = f.call(PTR, "malloc", whole)
+        raw = take_block(f, whole)
         with f.when(is_null(raw)):
             f.give(null(f))
         behind = displaced(raw, ctypes.sizeof(_Header))
@@ -84,7 +89,7 @@ def _write_take(m: NativeModule) -> NativeFunction:
     return take
 
 
-def _write_allocator(m: NativeModule, take: NativeFunction) -> NativeFunction:
+def _write_allocator(m: NativeModule, take: NativeFunction, give_block: NativeFunction) -> NativeFunction:
     """Emit the functions of the allocator, which take a context first; return `free`."""
 
     @m.define("xlanb.memory.malloc", PTR, exported=True, context=PTR, size=I64)
@@ -104,7 +109,8 @@ def _write_allocator(m: NativeModule, take: NativeFunction) -> NativeFunction:
     @m.define("xlanb.memory.free", VOID, exported=True, context=PTR, memory=PTR, size=I64)
     def free(f: Function, _context: Value, memory: Value, _size: Value) -> None:
         with f.when(~is_null(memory)):
-            f.call(VOID, "free", _header(memory)["raw"].load())
+            header = _header(memory)
+            give_block(f, header["raw"].load(), header["size"].load() + _EXTRA)
 
     @m.define("xlanb.memory.realloc", PTR, exported=True, context=PTR, memory=PTR, size=I64)
     def realloc(f: Function, context: Value, memory: Value, size: Value) -> Value:

@@ -19,8 +19,9 @@ from xlanb.cpu.runtime.layouts import TimeSpec
 
 _MASK_BYTES = 128
 """Bytes, enough for any system's sigset_t."""
-_HUGE_PAGES = 14
-"""MADV_HUGEPAGE."""
+_FREE, _HUGE_PAGES = 8, 14
+"""MADV_FREE and MADV_HUGEPAGE."""
+_PAGE = 4096
 MONOTONIC, MONOTONIC_COARSE = 1, 6
 """Linux's clocks: of nanoseconds, and of ticks of some milliseconds, which costs less to read."""
 FUTEX_WAIT, FUTEX_WAKE = 128, 129
@@ -51,6 +52,15 @@ def advise_huge(f: Function, address: Value, size: Value) -> None:
     """Request huge pages if the system supports it."""
     if "linux" in f.target.triple:
         f.call(I32, "madvise", address, size, f.const(I32, _HUGE_PAGES))
+
+
+def advise_free(f: Function, block: Value, size: Value, kept: int) -> None:
+    """Let the system reclaim the pages of a block, except for its first `kept` bytes."""
+    if "linux" in f.target.triple:
+        begin = block.cast("ptrtoint", I64)
+        first = (begin + (kept + _PAGE - 1)) & -_PAGE
+        length = ((begin + size) & -_PAGE) - first
+        f.call(I32, "madvise", first.cast("inttoptr", PTR), length, f.const(I32, _FREE))
 
 
 def yield_thread(f: Function) -> None:
