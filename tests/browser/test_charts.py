@@ -60,6 +60,17 @@ def test_words_in_charts_are_legible_and_whole_at_any_width(stepper, width, key)
     )
 
 
+def test_no_label_of_the_memory_chart_is_under_another_value(stepper):
+    stepper.press("End", "m")
+    stepper.page.locator(".chartbox .value text").first.wait_for()
+    covered = stepper.page.locator(".pane .chart").first.evaluate("""chart => {
+      const values = [...chart.querySelectorAll(".value")];
+      const under = (a, b) => a.right > b.left + 1 && b.right > a.left + 1 && a.bottom > b.top + 1 && b.bottom > a.top + 1;
+      return values.flatMap((v, k) => [...v.querySelectorAll("text")].filter((t) => values.slice(k + 1).some((o) => under(t.getBoundingClientRect(), o.querySelector("rect").getBoundingClientRect()))).map((t) => t.textContent));
+    }""")
+    assert covered == []
+
+
 def test_a_chart_is_drawn_anew_for_another_width(stepper):
     stepper.press("End", "m")
     chart = stepper.page.locator(".chartbox .chart").first

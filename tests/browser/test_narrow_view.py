@@ -72,3 +72,30 @@ def test_the_conditions_of_a_decision_break_no_word(stepper, width):
         word = max(value.inner_text().split() or [""], key=len)
         if len(word) <= 9:
             assert value.bounding_box()["width"] >= 7 * len(word)
+
+
+def test_two_graphs_stand_level_and_name_their_stages(stepper):
+    page = stepper.page
+    page.set_viewport_size({"width": 1000, "height": 700})
+    stepper.choose("fusion")
+    stepper.press("g")
+    stepper.button("beside").click()
+    left, right = (page.locator(f".canvas[aria-label='{name}']").bounding_box() for name in ("Graph", "Graph beside"))
+    assert (left["y"], left["height"]) == (right["y"], right["height"])
+    named = page.locator(".stages[data-name]").first
+    assert named.get_attribute("data-name") == "after fusion"
+
+
+def test_a_pinned_group_that_is_closed_is_named_and_shown_on_demand(stepper):
+    page = stepper.page
+    page.get_by_role("button", name="unfold", exact=True).click()
+    stepper.press("o")
+    page.keyboard.type("tanh")
+    stepper.press("Enter")
+    page.locator(".group[data-key='@first']").wait_for()
+    page.evaluate(
+        "() => { const r = document.querySelector('.xlanb-step').shadowRoot.querySelector('.group[data-key=\"@first\"]'); r.focus(); }"
+    )
+    stepper.press("Enter")
+    page.locator(".node.closed[data-op='@first']").click()
+    assert page.locator(".card h3").inner_text().startswith("first")

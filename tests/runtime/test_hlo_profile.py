@@ -109,3 +109,19 @@ def test_a_share_of_a_limit_needs_a_time_that_the_clock_can_tell() -> None:
     long = KernelTime("k", "k", 4e-7, 1600, limit=1e-7, bound="memory", grain=2e-8)
     assert long.of_limit == pytest.approx(0.25)
     assert [is_blurred([t]) for t in (short, long)] == [True, False]
+
+
+CELL_TEXT = """HloModule m
+
+ENTRY e {
+  x = f32[64,64] parameter(0)
+  ROOT t = f32[64,64] tanh(x), metadata={op_name="jit(f)/tanh" source_file="/tmp/ipykernel_71/123.py" source_line=6}
+}
+"""
+
+
+def test_a_kernel_names_the_cell_of_its_line_not_the_file_that_the_shell_keeps() -> None:
+    exe = xlanb.compile(CELL_TEXT)
+    times, _ = hlo_profile.kernel_times(exe, (np.eye(64, dtype=np.float32),), 1)
+    assert [t.source for t in times] == ["cell:6"]
+    assert xlanb.trace(CELL_TEXT).lineage("t").lines == ("cell:6",)

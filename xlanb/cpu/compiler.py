@@ -37,7 +37,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.hlo.verifier import verify_layouts
-from xlanb.memory import check_addressable
+from xlanb.memory import check_addressable, size_text
 from xlanb.spmd.devices.writing import NotMergedError
 from xlanb.spmd.optimize import optimize
 from xlanb.stage import Stage, Stages, exhaust
@@ -261,7 +261,8 @@ def _schedule_stage(module: HloModule, before: ModuleRecord, assignment: BufferA
 def _buffers_stage(module: HloModule, assignment: BufferAssignment) -> Stage:
     record, seconds = _timed(assignment.record)
     needed = sum(v.size for v in assignment.live.values if v.kind == "value")
-    summary = f"{record.temp_bytes} bytes of temporaries, {record.peak_bytes} at the peak; values need {needed}"
+    temp, peak, values = (size_text(n) for n in (record.temp_bytes, record.peak_bytes, needed))
+    summary = f"{temp} of temporaries, {peak} at the peak; values need {values}"
     name = "buffer_assignment"
     return Stage(name, name, module.record(), record, seconds=seconds, summary=summary)
 

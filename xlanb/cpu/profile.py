@@ -28,6 +28,7 @@ from xlanb.hlo.attributes import OpMetadata
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.hlo.python_lines import place_text
 from xlanb.shape import ArrayShape
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def kernel_times(
                 size * per_run,
                 flops * per_run,
                 made_for.op_name,
-                "{}:{}".format(*made_for.python_line) if made_for.python_line[1] else "",
+                place_text(*made_for.python_line) if made_for.python_line[1] else "",
                 roof.seconds * per_run,
                 roof.bound,
                 _GRAINS * clock_grain() * cycle * per_run,

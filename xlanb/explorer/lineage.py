@@ -18,6 +18,7 @@ from xlanb.explorer.diff import diff_modules
 from xlanb.explorer.stage import Stage
 from xlanb.frames import framed
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.python_lines import place_text
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
 from xlanb.tracing import Cause, Edit
 
@@ -158,7 +159,7 @@ class Provenance:
             tuple(sources),
             tuple(n for n in after if n in self.last),
             tuple(dict.fromkeys(m.op_name for m in origins if m.op_name)),
-            tuple(dict.fromkeys("{}:{}".format(*m.python_line) for m in origins if m.python_line[1])),
+            tuple(dict.fromkeys(place_text(*m.python_line) for m in origins if m.python_line[1])),
             tuple(sorted(links, key=lambda k: (k.stage, k.new, k.old))),
         )
 

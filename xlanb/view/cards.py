@@ -10,6 +10,7 @@ from typing import Any, Final
 from xlanb.explorer.lineage import HAND_EDIT, Lineage
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.recording import attribute_text
+from xlanb.hlo.python_lines import place_text
 from xlanb.runtime.session import Session
 from xlanb.tracing import Decision, Predicate
 from xlanb.view.parts.items import clip
@@ -86,7 +87,7 @@ def _lineage(lineage: Lineage) -> str:
 
 @card_html.register
 def _operation(op: Operation) -> str:
-    place = f"{op.source_file}:{op.source_line}" if op.source_line else ""
+    place = place_text(op.source_file, op.source_line) if op.source_line else ""
     facts = [
         ("type", _code(op.type)),
         ("inputs", _tensors(op.inputs)),
@@ -108,7 +109,7 @@ def _tensor(tensor: Tensor) -> str:
         ("made by", f"{_code(op.name)} {_code(op.type)}"),
         ("of", _tensors(op.inputs)),
         ("read by", _names([f"{user.name} ({user.type})" for user in tensor.consumers()])),
-        ("made at", _code(f"{op.source_file}:{op.source_line}") if op.source_line else ""),
+        ("made at", _code(place_text(op.source_file, op.source_line)) if op.source_line else ""),
     ]
     return _card(_code(tensor.name), f"tensor of graph {_code(op.graph.name)}", [_facts(facts)])
 

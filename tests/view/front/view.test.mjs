@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { summary } from "./branches.js";
+import { nextOver } from "./charts.js";
 import { differences } from "./compare.js";
 import { tokens } from "./highlight.js";
 import { loopsOf } from "./loops.js";
@@ -293,4 +294,12 @@ test("an overlay of numbers is a scale, one of texts a colour each, and both say
   assert.deepEqual([kinds.of("kind 0"), kinds.of("kind 9")], ["hue-0", "hue-7"]);
   assert.equal(kinds.legend.length, 9);
   assert.equal(kinds.legend[7].label, "3 more");
+});
+
+test("a value in the memory chart ends where another takes its bytes", () => {
+  const value = (offset, size, start, end) => ["n", "", "", offset, size, start, end];
+  const [a, b, beside] = [value(0, 8, 1, 4), value(4, 8, 4, 6), value(8, 8, 2, 3)];
+  assert.equal(nextOver([a, b, beside], 0, 8, 1, 4), 4);
+  assert.equal(nextOver([a, b, beside], 4, 8, 4, 6), 7);
+  assert.equal(nextOver([a, beside], 0, 8, 1, 4), 5);
 });

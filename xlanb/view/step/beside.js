@@ -86,6 +86,7 @@ export function showBeside(view, seconds) {
   const chosen = all.find((c) => c.value === beside.chosen) || all[0];
   const groups = [...new Set(all.map((c) => c.group))];
   beside.select.replaceChildren(...groups.map((g) => h("optgroup", { label: g }, all.filter((c) => c.group === g).map((c) => h("option", { value: c.value, selected: c === chosen }, c.label)))));
+  view.graph.stages.dataset.name = view.now ? `${view.side} ${view.now.name}` : "";
   if (!chosen) return beside.graph.show(null, SAME_MARKS, "after", seconds);
   const [old, now] = [chosen.index, view.pictureIndex];
   const marks = view.store.artifact(old)?.k === view.store.artifact(now)?.k ? view.store.marks(old, now) : SAME_MARKS;

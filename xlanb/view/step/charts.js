@@ -66,7 +66,8 @@ function drawTemps(record, temps, width) {
   for (const a of temps) {
     for (const [name, , shape, offset, size, start, end] of /** @type {any[][]} */ (a.values)) {
       const x = (start / steps) * width;
-      const w = Math.max(3, ((end - start + 1) / steps) * width - 2);
+      const until = nextOver(a.values, offset, size, start, end); // what shares its bytes is drawn over it
+      const w = Math.max(3, ((until - start) / steps) * width - 2);
       const y = ((base + offset) / total) * height;
       const ht = Math.max(3, (size / total) * height - 2);
       const box = s("g", { class: "value", data: { op: name } }, s("rect", { x, y, width: w, height: ht, rx: 4 }), s("title", {}, `${name} ${shape}\n${bytes(size)} at byte ${offset}, alive from step ${start} to ${end}`));
@@ -77,6 +78,12 @@ function drawTemps(record, temps, width) {
   }
   svg.append(...axis(width, height + 12, "step 0", `step ${record.steps}`));
   return svg;
+}
+
+/** The step from which on another value has bytes of one that is alive from `start` to `end`. @param {any[][]} values @param {number} offset @param {number} size @param {number} start @param {number} end */
+export function nextOver(values, offset, size, start, end) {
+  const later = values.filter((v) => v[5] > start && v[5] <= end && v[3] < offset + size && offset < v[3] + v[4]);
+  return Math.min(end + 1, ...later.map((v) => v[5]));
 }
 
 /** @param {Artifact} record */

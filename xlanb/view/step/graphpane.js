@@ -74,11 +74,22 @@ export function doubleClicked(view, e) {
   else view._follow(opOf(e));
 }
 
+/** The card of a pinned group that is not drawn: another that is closed holds it, or the program has none of that name. @param {any} view @returns {HTMLElement} */
+function hiddenGroupCard(view) {
+  const key = view.pinned;
+  const around = view.picture.groupsAround(key);
+  const name = key.slice(1).split("/").at(-1);
+  const words = around.length ? `It is in ${around.map((/** @type {{label: string}} */ g) => g.label).join(" / ")}, which is closed here.` : "This program has no such group.";
+  const act = around.length ? h("button", { type: "button", class: "tool", onclick: () => view.picture.openAll(around.map((/** @type {{key: string}} */ g) => g.key)) }, "Show it") : null;
+  return h("div", { class: "card-body" }, h("h3", {}, name), h("p", { class: "muted" }, words), act);
+}
+
 /** The card of a group that is pinned, null where an op is. @param {any} view @returns {HTMLElement | null} */
 export function groupCard(view) {
   const sheet = view.graph.sheet;
   const n = [...(sheet?.nodes || []), ...(sheet?.groups || [])].find((x) => ((x.count || 1) > 1 || x.fold || x.item?.fold !== undefined) && (x.key === view.pinned || x.item?.n === view.pinned));
-  if (!n || view.store.find(view.now, view.pinned)) return null;
+  if (view.store.find(view.now, view.pinned)) return null;
+  if (!n) return view.pinned.startsWith("@") ? hiddenGroupCard(view) : null;
   const { added, removed, changed } = n.marks;
   const { seconds, flops, bytes: moved } = n.weight;
   const rows = [

@@ -265,6 +265,23 @@ export class PictureState {
     this._changed();
   }
 
+  /** The groups around a group of the program, the outermost first; none where there is no such group. @param {string} key @returns {{key: string, label: string}[]} */
+  groupsAround(key) {
+    const artifact = this.view.store.artifact(this.view.pictureIndex);
+    const groups = (artifact?.c && outlines(artifact, this.view.payload).get("")?.groups) || [];
+    const out = [];
+    let at = groups.find((g) => `@${g.key}` === key);
+    for (at = at && groups[at.parent]; at; at = groups[at.parent]) out.unshift({ key: `@${at.key}`, label: at.label });
+    return out;
+  }
+
+  /** Open groups, the outermost first. @param {string[]} keys */
+  openAll(keys) {
+    const opened = this._openedOf(this.view.store.artifact(this.view.pictureIndex));
+    for (const key of keys) opened?.own.set(key, true);
+    this._changed();
+  }
+
   toggleQuiet() {
     const opened = this._openedOf(this.view.store.artifact(this.view.pictureIndex));
     if (!opened) return;
