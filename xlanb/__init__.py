@@ -74,6 +74,7 @@ _PROVIDERS = {
     "graph.make_tf_function": "xlanb.peers.tensorflow_objects",
     "graph.pack_tensors": "xlanb.graph.op_library",
     "graph.read_graphdef": "xlanb.graph.graphdef",
+    "graph.stablehlo_module": "xlanb.frontends.stablehlo",
     "graph.resource_variables_wanted": "xlanb.graph.builders.variable_scope",
     "graph.unary_operator": "xlanb.graph.builders.operators",
     "graph.write_graphdef": "xlanb.graph.graphdef",

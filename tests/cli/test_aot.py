@@ -12,6 +12,9 @@ import pytest
 
 from xlanb import tf
 from xlanb.cli import main
+from xlanb.errors import UnknownOpError
+from xlanb.graph.op_library import call
+from xlanb.runtime.graph_program import extract_module
 
 CONFIG = """
 feed { id { node_name: "x" } shape { dim { size: 2 } dim { size: 3 } } name: "x_in" }
@@ -96,6 +99,24 @@ def test_what_is_made_is_told_as_json(capsys: pytest.CaptureFixture[str]) -> Non
     assert told["arguments"] == ["f32[2,3]{1,0}", "f32[3,2]{1,0}", "f32[2,2]{1,0}"]
     assert told["target"] == "riscv64-linux-gnu"
     assert Path("out_model.o").stat().st_size == told["bytes"]
+
+
+def test_a_variable_that_only_tfcompile_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with tf.Graph().as_default() as graph:
+        handle = call("_XlaAotOnlyVarHandleOp", dtype=tf.float32, shape=[2, 3], name="v")
+        doubled = call("ReadVariableOp", handle, dtype=tf.float32) * 2.0
+        tf.identity(doubled, name="t")
+        graph.save(tmp_path / "g.pb")
+        with pytest.raises(UnknownOpError, match="for ahead-of-time compilation only"):
+            extract_module([call("VariableShape", handle)])
+    config = tmp_path / "c.pbtxt"
+    config.write_text(
+        'fetch { id { node_name: "t" } }\nvariable { node_name: "v" shape { dim { size: 2 } dim { size: 3 } } }'
+    )
+    out = [f"--out-header={tmp_path / 'm.h'}", f"--out-function-object={tmp_path / 'm.o'}"]
+    assert main(["aot", f"--graph={tmp_path / 'g.pb'}", f"--config={config}", "--cpp-class=M", "--json", *out]) == 0
+    assert json.loads(capsys.readouterr().out)["arguments"] == ["f32[2,3]{1,0}"]
+    assert "var_v(size_t dim0, size_t dim1)" in (tmp_path / "m.h").read_text()
 
 
 @pytest.mark.usefixtures("folder")

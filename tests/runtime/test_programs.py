@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ import xlanb
 from tests.programs import line_fit
 from xlanb import tf
 from xlanb.errors import ArgumentError, FeedError, GraphError
+from xlanb.graph.builders.nest import flatten
 
 TEXT = "HloModule m\nENTRY e {\n  a = f32[3] parameter(0)\n  ROOT r = f32[3] add(a, a)\n}"
 
@@ -41,8 +42,48 @@ def test_the_callers_module_is_not_changed():
 
 
 def test_a_function_compiles_for_its_example_arguments():
-    (result,) = xlanb.compile(layer, *arguments())(*arguments())
+    result = xlanb.compile(layer, *arguments())(*arguments())
     np.testing.assert_allclose(result, expected(*arguments()), rtol=1e-5, atol=1e-6)
+
+
+class Pair(NamedTuple):
+    sum: Any
+    parts: Any
+
+
+STRUCTURES = {
+    "array": lambda x: x * 2.0,
+    "tuple of one": lambda x: (x * 2.0,),
+    "list": lambda x: [x, x * 2.0],
+    "nested": lambda x: {"b": x, "a": [x * 2.0, (x * 3.0,)]},
+    "named tuple": lambda x: Pair(tf.reduce_sum(x), {"x": x}),
+}
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_compiled_jitted_and_evaluated_functions_return_their_structure(name):
+    function, x = STRUCTURES[name], np.float32([1, 2, 3])
+    with tf.Graph().as_default():
+        like = function(tf.constant(x))
+
+    def shape_of(value):
+        if isinstance(value, dict):
+            return {k: shape_of(v) for k, v in value.items()}
+        return (type(value), [shape_of(v) for v in value]) if isinstance(value, list | tuple) else None
+
+    results = [xlanb.compile(function, x)(x), xlanb.jit(function)(x), xlanb.evaluate(function, x)]
+    for result in results:
+        assert shape_of(result) == shape_of(like)
+        for a, b in zip(flatten(result), flatten(results[0]), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_a_compiled_function_takes_its_arguments_by_position():
+    exe = xlanb.compile(tf.add, np.float32(1), np.float32(2))
+    with pytest.raises(ArgumentError, match="takes 2 arguments, 1 given"):
+        exe(np.float32(1))
+    with pytest.raises(ArgumentError, match="by position, not y="):
+        exe(np.float32(1), y=np.float32(2))
 
 
 def test_jit_compiles_once_per_signature():

@@ -543,6 +543,22 @@ def _of_stablehlo(text: str | bytes) -> HloModule:
     return module
 
 
+def text_of_bytecode(data: bytes) -> str:
+    """StableHLO bytecode (a portable artifact) as text, by jaxlib.
+
+    Raises:
+        MissingPeerError: JAX is not installed.
+        XlanbError: jaxlib cannot read it; the message is jaxlib's.
+    """
+    interpreters = import_jax("jax._src.interpreters.mlir")
+    dialect = import_jax("jaxlib.mlir.dialects.stablehlo")
+    try:
+        with interpreters.make_ir_context() as context:
+            return str(dialect.deserialize_portable_artifact(context, data))
+    except Exception as error:  # the extension raises its own kinds
+        raise XlanbError(f"the {len(data)} bytes are no StableHLO bytecode that jaxlib reads: {error}") from error
+
+
 __all__ = [
     "flat_call",
     "from_jax",
@@ -559,6 +575,7 @@ __all__ = [
     "refers_to_jax",
     "refers_to_tensorflow",
     "static_arguments",
+    "text_of_bytecode",
     "trace_context",
     "trace_context_names",
 ]

@@ -4,7 +4,7 @@ peers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,6 +44,9 @@ write_graphdef_text: Final[Hook[[Graph], str]] = Hook("graph.write_graphdef_text
 graph_of_program: Final[Hook[[Any, tuple[Any, ...], str | None], Graph]] = Hook("graph.graph_of_program")
 """Make a graph from a TensorFlow program, its call's arguments, and a SavedModel's signature."""
 
+stablehlo_module: Final[Hook[[bytes, Sequence[Any]], Any]] = Hook("graph.stablehlo_module")
+"""The HloModule of StableHLO text or bytecode for arguments of these shapes."""
+
 __all__ = [
     "flatten_foreign_call",
     "graph_of_objects",
@@ -51,6 +54,7 @@ __all__ = [
     "graph_to_proto",
     "make_tf_function",
     "read_graphdef",
+    "stablehlo_module",
     "write_graphdef",
     "write_graphdef_text",
     "write_picture",

@@ -61,7 +61,7 @@ def _from_attributes(op: Operation) -> list[Dims | None] | None:
     if op.type in {"Placeholder", "PlaceholderWithDefault", "Variable", "VariableV2", "TemporaryVariable"}:
         shape = op.attrs.get("shape")
         return [shape.as_tuple() if shape is not None else None]
-    if op.type == "VarHandleOp":
+    if op.type in _HANDLES:
         return [()]
     if op.type == "ReadVariableOp":
         return [handle_shape(op)]
@@ -128,11 +128,12 @@ def _left(size: int | None, begin: int | None, count: int | None) -> int | None:
     return None if size is None or begin is None else max(size - begin, 0)
 
 
+_HANDLES = frozenset({"VarHandleOp", "_XlaAotOnlyVarHandleOp"})
 _HANDLES_PASS = frozenset({"Identity", "Enter", "RefEnter", "Switch", "Merge"})
 
 
 def handle_shape(op: Operation) -> Dims | None:
     """Return the shape of the variable behind the op's first input, a resource handle, or None."""
     source = handed_on_from(op.inputs[0], lambda o: o.type in _HANDLES_PASS).op if op.inputs else op
-    shape = source.attrs.get("shape") if source.type == "VarHandleOp" else None
+    shape = source.attrs.get("shape") if source.type in _HANDLES else None
     return None if shape is None else shape.as_tuple()

@@ -170,7 +170,7 @@ def _module(function: Any, args: tuple[Any, ...], named: dict[str, Any], lang: s
     __tracebackhide__ = True
     if lang == "jax":
         return jax_module(function, *args, **named)
-    return to_module(function, *args, **named) if is_foreign(function) else function_module(function, args, named)[0]
+    return to_module(function, *args, **named) if is_foreign(function) else function_module(function, args, named)
 
 
 def _tensor(shell: InteractiveShell, tensor: Tensor, given: Mapping[Any, Any] | None) -> CellProgram:

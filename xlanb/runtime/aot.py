@@ -29,7 +29,7 @@ from xlanb.shape.shape import ArrayShape, array
 from xlanb.tf2xla.compiler import Argument, lower
 
 _LARGEST_CONFIG = 1 << 26
-_VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
+_VARIABLES = ("VarHandleOp", "_XlaAotOnlyVarHandleOp", "VariableV2", "Variable")
 
 
 @dataclass(frozen=True)

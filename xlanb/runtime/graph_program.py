@@ -22,6 +22,7 @@ from xlanb.graph.rewrite import needed_by
 from xlanb.graph.tensor_shape import TensorShape
 from xlanb.hlo import HloModule
 from xlanb.runtime.foreign_calling import calling_of
+from xlanb.runtime.function_calling import calling_of as function_calling_of
 from xlanb.shape.primitive_type import from_dtype
 from xlanb.shape.shape import array
 from xlanb.tf2xla.compiler import Argument, CompilationResult, argument_of, lower
@@ -142,19 +143,21 @@ def extract_result(
     return [t for t, _ in feeds], lower(name or fetches[0].graph.name, feeds, tensors, targets)
 
 
-def trace_function(function: Callable[..., Any], args: Sequence[Any]) -> tuple[HloModule, Any]:
+def trace_function(function: Callable[..., Any], args: Sequence[Any]) -> HloModule:
     """Trace `function` with placeholders of the shapes and dtypes of `args`.
 
-    Returns the module, whose root is a tuple of the results, and the function's result.
+    The module's root is a tuple of the tensors in the function's result.
 
     Raises:
         GraphError: A result is not a tensor.
     """
     arrays = [np.asarray(a) for a in args]
     graph, inputs, result = traced_graph(function, arrays)
-    outputs = list(result) if isinstance(result, list | tuple) else [result]
-    module = lower(graph.name, [(t, argument_of(a)) for t, a in zip(inputs, arrays, strict=True)], outputs).module
-    return module, result
+    feeds = [(t, argument_of(a)) for t, a in zip(inputs, arrays, strict=True)]
+    module = lower(graph.name, feeds, flatten(result)).module
+    names = [p.name for p in module.entry_computation.parameters]
+    module.calling = function_calling_of(graph.name, names, result)
+    return module
 
 
 def traced_graph(
@@ -182,7 +185,7 @@ def traced_graph(
             for i, a in enumerate(arrays)
         ]
         result = function(*inputs)
-    for output in list(result) if isinstance(result, list | tuple) else [result]:
+    for output in flatten(result):
         if not isinstance(output, Tensor) or output.graph is not graph:
             told = f"function {name!r} must return tensors computed from its arguments, not {output!r}"
             raise FunctionResultError(told, holds_tensors=any(isinstance(t, Tensor) for t in flatten(result)))

@@ -63,7 +63,8 @@ def compile(x: Any, /, *args: Any, target: str = "cpu", **named: Any) -> Executa
         The Executable. Called with one array per parameter it returns a fresh array, or a tuple if
         the program does. For a JAX function it is called like the function without its static
         arguments, and returns the function's result with NumPy arrays, or with jax.Arrays if an
-        argument is one. For a GPU it is a GpuExecutable: its kernels as PTX, the launch sequence,
+        argument is one. For a function over `xlanb.tf` it returns arrays in the structure of the
+        function's result. For a GPU it is a GpuExecutable: its kernels as PTX, the launch sequence,
         and `emulate`, which runs the kernels on the CPU.
 
     Raises:
@@ -180,22 +181,22 @@ class Jit:
 
     def _compile(self, call: JitCall, args: tuple[Any, ...], named: dict[str, Any]) -> CacheEntry:
         begin = time.perf_counter()
-        module, structure = self._module(args, named)
+        module = self._module(args, named)
         executable = compiled(verified(module))
         seconds = time.perf_counter() - begin
         signature = (
             JitSignature.of_foreign(call) if self._is_foreign else JitSignature.of(call, args, named, self._names)
         )
         why = signature.why([e.signature for e in self._entries.values()])
-        return CacheEntry(signature, executable, structure, module.calling is not None, why, seconds)
+        return CacheEntry(signature, executable, module.calling is not None, why, seconds)
 
-    def _module(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[HloModule, Any]:
-        """The module for such arguments, and the result of a function over `xlanb.tf`."""
+    def _module(self, args: tuple[Any, ...], named: dict[str, Any]) -> HloModule:
+        """The module for such arguments."""
         if not self._is_foreign:
             return function_module(self._function, args, named)
         from xlanb.runtime.graph_program import foreign_module  # all of TensorFlow's ops: not loaded for JAX
 
-        return foreign_module(self._function, args, named, freezes_weights=False), None
+        return foreign_module(self._function, args, named, freezes_weights=False)
 
     def __repr__(self) -> str:
         info = self.cache_info()
@@ -225,7 +226,7 @@ def jit(
 
     A JAX function takes and returns the same as under `jax.jit`: pytrees of arrays. Results are
     NumPy arrays, or jax.Arrays if an argument is one. A function over `xlanb.tf` takes arrays, or
-    what `np.asarray` converts to arrays, and returns an array, a tuple or a list. Python in the
+    what `np.asarray` converts to arrays, and returns arrays in the function's structure. Python in the
     function runs once per signature: it may branch on shapes and static arguments, not on values.
     `layer.executable(params, x)` is the Executable for such arguments, `layer.cache_info()` shows
     what was compiled and why.

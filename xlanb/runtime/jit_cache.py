@@ -186,14 +186,10 @@ class _Difference:
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """Code for one signature: `why` it was compiled, and in how many `seconds`.
-
-    `structure` is the result of tracing a function over xlanb.tf.
-    """
+    """Code for one signature: `why` it was compiled, and in how many `seconds`."""
 
     signature: JitSignature
     executable: Executable = field(repr=False)
-    structure: Any = field(repr=False)
     has_calling: bool
     why: str
     seconds: float
@@ -229,10 +225,7 @@ class CacheEntry:
             return self._direct.assemble(found if self._is_tuple else (found,), args, named, leaves)
         if self.has_calling:
             return self.executable(*args, **named)
-        results = self.executable(*(np.asarray(a) for a in args))
-        if isinstance(self.structure, list | tuple):
-            return type(self.structure)(results)
-        return results[0]
+        return self.executable(*(np.asarray(a) for a in args))[0]
 
 
 @dataclass(frozen=True)

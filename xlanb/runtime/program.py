@@ -49,7 +49,7 @@ def to_module(x: Any, /, *args: Any, **named: Any) -> HloModule:
     if isinstance(x, bytes | bytearray) and x.startswith(BYTECODE):
         return verified(jax_module(x, *args, **named))
     if callable(x) or is_jax(x):
-        return verified(function_module(x, args, named)[0])
+        return verified(function_module(x, args, named))
     raise no_program(x)
 
 
@@ -90,12 +90,10 @@ def verified(module: HloModule) -> HloModule:
     return module
 
 
-def function_module(
-    function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]
-) -> tuple[HloModule, Any]:
+def function_module(function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> HloModule:
     """The module of a Python function over `xlanb.tf` or JAX, not verified yet.
 
-    Also returns the result of tracing a function over `xlanb.tf`. If it is unclear which of the two
+    If it is unclear which of the two
     it uses, the likelier one is tried first, then the other.
 
     Raises:
@@ -156,12 +154,10 @@ class _Guess:
             return None
         return _Guess(is_over_jax=not self.is_over_jax, is_sure=True)
 
-    def traced(
-        self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]
-    ) -> tuple[HloModule, Any]:
+    def traced(self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> HloModule:
         """The module of the function, assuming that the guess is right."""
         if self.is_over_jax:
-            return jax_module(function, *args, **named), None
+            return jax_module(function, *args, **named)
         from xlanb.runtime.graph_program import trace_function
 
         try:

@@ -102,7 +102,7 @@ class TensorFlowFunction:
 
         def text(stage: str = "hlo") -> str:
             if stage in {"hlo", "hlo_no_metadata"}:
-                return str(trace_function(self.python_function, arrays)[0])
+                return str(trace_function(self.python_function, arrays))
             if stage == "optimized_hlo":
                 return str(self._compiled.executable(*arrays).hlo_module)
             raise GraphValueError(f"unknown stage {stage!r}: expected 'hlo' or 'optimized_hlo'")

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlanb.frontends.stablehlo.source import BYTECODE
+from xlanb.graph.extensions import stablehlo_module
 from xlanb.hlo import HloModule, parse
 from xlanb.hlo.text.lexer import check_characters
 
@@ -40,9 +41,9 @@ def from_stablehlo(text: str | bytes, entry: str = "", *, arguments: Sequence[An
     Args:
         text: StableHLO as MLIR text, generic or pretty, or bytecode (a portable artifact).
         entry: the entry function; for text only.
-        arguments: arrays, or other objects with a shape, one for each parameter; for text only. A
-            size that the text leaves open (`tensor<?x4xf32>`) becomes that of the argument, and the
-            sizes that follow from it are known.
+        arguments: arrays, or other objects with a shape, one for each parameter. A size that the
+            program leaves open (`tensor<?x4xf32>`) becomes that of the argument, and the sizes that
+            follow from it are known.
 
     Raises:
         HloParseError: the text is malformed; the message has line and column.
@@ -54,9 +55,12 @@ def from_stablehlo(text: str | bytes, entry: str = "", *, arguments: Sequence[An
     """
     module: HloModule
     if isinstance(text, bytes) and text.startswith(BYTECODE):
-        from xlanb.frontends.jax import jax_module  # late: only bytecode is read by JAX
+        from xlanb.frontends.jax import jax_module, text_of_bytecode  # late: only bytecode is read by JAX
 
-        module = jax_module(text)
+        if not arguments:
+            module = jax_module(text)
+        else:
+            module = from_stablehlo(text_of_bytecode(text), arguments=arguments)
     else:
         source = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
         check_characters(source)
@@ -64,6 +68,11 @@ def from_stablehlo(text: str | bytes, entry: str = "", *, arguments: Sequence[An
 
         module = module_of(source, entry, arguments)
     return module
+
+
+@stablehlo_module.implement
+def _for_arguments(source: bytes, arguments: Sequence[Any]) -> HloModule:
+    return from_stablehlo(source, arguments=arguments)
 
 
 def parse_text(text: str, arguments: Sequence[Any] = ()) -> HloModule:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import ceil
 from typing import Any
 
-from xlanb.errors import UnimplementedError
+from xlanb.errors import GraphValueError, UnimplementedError
 from xlanb.graph.builders.array_ops import identity, zeros, zeros_like
 from xlanb.graph.builders.functional_control import Traced, while_v2
 from xlanb.graph.builders.indexed_slices import IndexedSlices
@@ -119,6 +119,34 @@ def _zero(tensor: Tensor, dtype: Any) -> Tensor:
 @register_gradient("PartitionedCall", "StatefulPartitionedCall")
 def _call(op: Operation, *grads: Any) -> Any:
     return function_gradients(_function(op, op.get_attr("f")), list(op.inputs), grads)
+
+
+def gradient_body(op: Operation) -> Graph:
+    """The body of a SymbolicGradient: of the function's arguments and its results' gradients it gives the gradients by the arguments.
+
+    Raises:
+        UnimplementedError: an op of the function has no gradient, or the function cannot be computed again.
+    """
+    function = _function(op, op.get_attr("f"))
+    if len(op.inputs) != len(function.inputs) + len(function.outputs) or len(op.outputs) != len(function.inputs):
+        raise GraphValueError(
+            f"{function!r} needs {len(function.inputs) + len(function.outputs)} inputs and {len(function.inputs)} outputs: {op.describe()}"
+        )
+    body = Graph(f"{function.name}_gradient")
+    body.functions = op.graph.functions
+    with body.as_default():
+        arguments = []
+        for index, tensor in enumerate(op.inputs):
+            dtype = tensor.dtype.base_dtype
+            made = body.add_op("_Arg", f"arg_{index}", (), [dtype], {"T": dtype, "index": index}).outputs[0]
+            made.give_shape(tensor.shape.as_tuple())
+            arguments.append(made)
+        count = len(function.inputs)
+        found = function_gradients(function, arguments[:count], arguments[count:])
+        for index, (argument, grad) in enumerate(zip(arguments[:count], found, strict=True)):
+            result = zeros_like(argument) if grad is None else grad
+            body.add_op("_Retval", f"result_{index}", [result], [], {"T": result.dtype.base_dtype, "index": index})
+    return body
 
 
 # ------------------------------------------------------------------------------------------------------- branches
