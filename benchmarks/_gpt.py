@@ -69,6 +69,7 @@ def gpt_step() -> tuple[Callable[..., Any], tuple[Any, ...]]:
     params: Params = {"words": weights(WORDS, WIDTH), "places": weights(LENGTH, WIDTH), "ln": norm}
     for k in range(LAYERS):
         dense = {"qkv": weights(WIDTH, 3 * WIDTH), "out": weights(WIDTH, WIDTH)}
-        params[f"h{k}"] = {"ln1": norm, "ln2": norm, **dense, "up": weights(WIDTH, 4 * WIDTH), "down": weights(4 * WIDTH, WIDTH)}  # fmt: skip
+        up, down = weights(WIDTH, 4 * WIDTH), weights(4 * WIDTH, WIDTH)
+        params[f"h{k}"] = {"ln1": norm, "ln2": norm, **dense, "up": up, "down": down}
     tokens = random.integers(0, WORDS, (BATCH, LENGTH)).astype(np.int32)
     return _step, (params, jax.tree.map(np.zeros_like, params), tokens)

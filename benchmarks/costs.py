@@ -40,9 +40,9 @@ F, G = "a = f32[] parameter(0) b = f32[] parameter(1)", "f32[]"
 ADD = f"add_f32 {{ {F} ROOT r = {G} add(a, b) }}"
 BY_VALUE = "by_value { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = pred[] compare(a, b), direction=LT }"
 BY_BOTH = (
-    "by_both { a = f64[] parameter(0) b = f64[] parameter(1) c = f64[] parameter(2) d = f64[] parameter(3) "
-    "l = pred[] compare(a, b), direction=LT s = pred[] compare(a, b), direction=EQ t = pred[] compare(c, d), direction=LT "
-    "u = pred[] and(s, t) ROOT r = pred[] or(l, u) }"
+    "by_both { a = f64[] parameter(0) b = f64[] parameter(1) c = f64[] parameter(2) d = f64[] parameter(3) l = "
+    "pred[] compare(a, b), direction=LT s = pred[] compare(a, b), direction=EQ t = pred[] compare(c, d), "
+    "direction=LT u = pred[] and(s, t) ROOT r = pred[] or(l, u) }"
 )
 LATER = (
     "later { a = f32[] parameter(0) i = s32[] parameter(1) b = f32[] parameter(2) j = s32[] parameter(3) "

@@ -207,7 +207,8 @@ def _jax_calls(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[dic
     end = time.perf_counter() + _COMPILE_SECONDS / 2
     while not spent["XLA"] or (len(spent["XLA"]) < 5 and time.perf_counter() < end):
         compile_again()
-    row: Row = {"instructions": text.count(" = "), "compile": statistics.median(spent["XLA"]) / statistics.median(spent["ours"])}  # fmt: skip
+    xla, ours = (statistics.median(spent[k]) for k in ("XLA", "ours"))
+    row: Row = {"instructions": text.count(" = "), "compile": xla / ours}
     row |= _starts(text, flat)
     calls = {"XLA": lambda: jax.block_until_ready(compiled(*placed)), "ours": lambda: executable(*flat)}
     return calls, row

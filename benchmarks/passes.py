@@ -162,7 +162,10 @@ def xla_milliseconds(name: str) -> float:
     Raises:
         RuntimeError: the log has no passes.
     """
-    code = f"import jax; from benchmarks.passes import NETWORKS; f, a = NETWORKS[{name!r}](); jax.jit(f).lower(*a).compile()"
+    code = (
+        f"import jax; from benchmarks.passes import NETWORKS; f, a = NETWORKS[{name!r}](); "
+        "jax.jit(f).lower(*a).compile()"
+    )
     env = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "hlo_pass_pipeline=1"}
     ran = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     found = _CUMULATIVE.findall(ran.stderr)

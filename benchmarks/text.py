@@ -36,8 +36,10 @@ def network(instructions: int) -> str:
     blocks = max(1, instructions // 10)
     body = "".join(_BLOCK.format(n=n, p=n - 1) for n in range(1, blocks + 1))
     return (
-        "HloModule network, entry_computation_layout={(f32[64,64]{1,0}, f32[64,64]{1,0}, f32[64]{0})->f32[64,64]{1,0}}\n\n"
-        "%plus (l: f32[], r: f32[]) -> f32[] {\n  %l = f32[] parameter(0)\n  %r = f32[] parameter(1)\n  ROOT %s = f32[] add(%l, %r)\n}\n\n"
+        "HloModule network, entry_computation_layout={(f32[64,64]{1,0}, f32[64,64]{1,0}, "
+        "f32[64]{0})->f32[64,64]{1,0}}\n\n"
+        "%plus (l: f32[], r: f32[]) -> f32[] {\n  %l = f32[] parameter(0)\n  %r = f32[] parameter(1)\n  ROOT %s "
+        "= f32[] add(%l, %r)\n}\n\n"
         "ENTRY %main (x.0: f32[64,64], w: f32[64,64], b: f32[64]) -> f32[64,64] {\n"
         "  %x.0 = f32[64,64]{1,0} parameter(0)\n  %w = f32[64,64]{1,0} parameter(1)\n  %b = f32[64]{0} parameter(2)\n"
         "  %zero = f32[] constant(0)\n" + body + f"  ROOT %end = f32[64,64]{{1,0}} copy(%x.{blocks})\n}}\n"

@@ -31,8 +31,10 @@ from xlanb.transforms.purpose import drawing
 
 REFERENCE = Path(__file__).parent / "reference"
 _KEPT_BY_PASSES = (
-    "The column *keeps* says which numerical properties a pass preserves. An *exact* pass preserves the bits of every element; a NaN may become another NaN. A pass that keeps *real numbers only* is exact for "
-    "integers, but rounds floats differently. Errors are in ulp, units in the last place, of the largest magnitude in an array. Tests check each pass with f8 to f64, complex numbers and integers: "
+    "The column *keeps* says which numerical properties a pass preserves. An *exact* pass preserves the bits of "
+    "every element; a NaN may become another NaN. A pass that keeps *real numbers only* is exact for "
+    "integers, but rounds floats differently. Errors are in ulp, units in the last place, of the largest "
+    "magnitude in an array. Tests check each pass with f8 to f64, complex numbers and integers: "
     "random mantissas, the smallest and largest values, denormals, both zeros, infinities and NaN."
 )
 COUNTEREXAMPLES = Path(__file__).parents[1] / "tests/transforms/verdicts/counterexamples.json"
@@ -48,9 +50,11 @@ _RUN_BOTH = (
     "```",
 )
 _VERDICTS = (
-    "Each rule preserves the bits of integers and predicates. Its verdict says what it preserves of floating-point numbers. *Exact*: the same bits; a NaN may become another NaN. *Real numbers only*: equal for "
-    "real numbers, but rounding, overflow and underflow may change. `python -m benchmarks verdicts` establishes the verdicts. "
-    "[Where algsimp changes numbers](counterexamples.md) lists inputs for which rules change the result, and the results of the real XLA."
+    "Each rule preserves the bits of integers and predicates. Its verdict says what it preserves of floating-point "
+    "numbers. *Exact*: the same bits; a NaN may become another NaN. *Real numbers only*: equal for real numbers, "
+    "but rounding, overflow and underflow may change. `python -m benchmarks verdicts` establishes the verdicts. "
+    "[Where algsimp changes numbers](counterexamples.md) lists inputs for which rules change the result, and the "
+    "results of the real XLA."
 )
 
 
@@ -62,7 +66,8 @@ def opcodes() -> str:
     lines = [
         "# HLO opcodes",
         "",
-        f"All {len(HloOpcode)} opcodes that the parser, the verifier and the evaluator support. A `?` marks an optional attribute. Generated from the table in `xlanb/hlo/opcode.py`.",
+        f"All {len(HloOpcode)} opcodes that the parser, the verifier and the evaluator support. A `?` marks an "
+        "optional attribute. Generated from the table in `xlanb/hlo/opcode.py`.",
         "",
     ]
     for kind, members in sorted(kinds.items()):
@@ -85,8 +90,10 @@ def flags() -> str:
     lines = [
         "# Flags",
         "",
-        'xlanb reads these flags from `XLA_FLAGS` and `TF_XLA_FLAGS`; `XLANB_FLAGS` takes all of them. In Python, `with xlanb.flags("--name=value"):` sets them for a block without changing',
-        f"the environment. The other {len(REAL_FLAGS):,} flags of the real XLA and TensorFlow are accepted and have no effect; an unknown name is an error. Generated from `xlanb/debug_options.py`.",
+        "xlanb reads these flags from `XLA_FLAGS` and `TF_XLA_FLAGS`; `XLANB_FLAGS` takes all of them. In "
+        'Python, `with xlanb.flags("--name=value"):` sets them for a block without changing',
+        f"the environment. The other {len(REAL_FLAGS):,} flags of the real XLA and TensorFlow are accepted and "
+        "have no effect; an unknown name is an error. Generated from `xlanb/debug_options.py`.",
         "",
         "| flag | default | meaning |",
         "|---|---|---|",
@@ -107,13 +114,15 @@ def dumps() -> str:
         "",
         "| name | what it is |",
         "|---|---|",
-        "| `module_NNNN.MODULE.SSSS.PIPELINE.after_PASS.before_PASS.EXT` | the HLO between two passes: NNNN is the module's number in its process, SSSS counts its dumps |",
+        "| `module_NNNN.MODULE.SSSS.PIPELINE.after_PASS.before_PASS.EXT` | the HLO between two passes: NNNN is "
+        "the module's number in its process, SSSS counts its dumps |",
         "| `module_NNNN.MODULE.SSSS.PASS.after_STEP.EXT` | the HLO inside a pass |",
         "| `TIMESTAMP.module_NNNN...` | with `--xla_dump_include_timestamp`: microseconds |",
         "| `module_NNNN.SSSS.PIPELINE...` | a module without a name, or one whose name would be too long |",
         "| `hlo_N_MODULE...`, `hlo_graph_N.XXXXXX.dot` | XLA of 2017 and 2018 |",
         "",
-        "Formats: `.txt` and `.hlo.pb` are parsed. `.dot`, `.html` and `.url` are pictures. A file that ends in `.gz` is decompressed.",
+        "Formats: `.txt` and `.hlo.pb` are parsed. `.dot`, `.html` and `.url` are pictures. A file that ends in "
+        "`.gz` is decompressed.",
         "",
         "## Fixed labels, after the module's name",
         "",
@@ -126,7 +135,8 @@ def dumps() -> str:
     lines += ["", "## TensorFlow graphs (`TF_DUMP_GRAPH_PREFIX`)", "", "| name | what it is |", "|---|---|"]
     lines += [f"| `{name}` | {words} |" for name, words in GRAPHS.items()]
     lines += [
-        "| `{before,after}_MetaOptimizer_iteration_N[_OPTIMIZER]_ADDRESS` | before or after an iteration of Grappler, or one of its optimizers (see below) |",
+        "| `{before,after}_MetaOptimizer_iteration_N[_OPTIMIZER]_ADDRESS` | before or after an iteration of "
+        "Grappler, or one of its optimizers (see below) |",
         "| `tfg_{before,after}_graph_GRAPH_HASH` | before or after Grappler's MLIR passes |",
         "| `FUNCTION.NNNN.main.{before,after}_opt_group_GROUP`, `FUNCTION.NNNN.GROUP.before_PASS.mlir` | "
         "with `TF_DUMP_GRAPH_NAME_FILTER`: a function before or after a group of passes |",
@@ -159,9 +169,12 @@ def tf_ops() -> str:
     lines = [
         "# TensorFlow ops",
         "",
-        f"The op table has {len(rows):,} op types. {lowered} of them are lowered to HLO and can be in clusters, {sum(r.xlanb == 'host' for r in rows)} run on the host, and "
-        f"{sum(r.xlanb == 'op by op' for r in rows)} are compiled one op at a time, outside of clusters. TensorFlow's tf2xla has kernels for {theirs} of the op types on XLA_CPU_JIT; xlanb lowers {both} of these. "
-        "`xlanb.tf.registered_ops()` returns this table as a DataFrame, with element types. Generated from the tables in `xlanb/graph/ops`, `xlanb/tf2xla`, `xlanb/runtime` and `xlanb/clustering`.",
+        f"The op table has {len(rows):,} op types. {lowered} of them are lowered to HLO and can be in clusters, "
+        f"{sum(r.xlanb == 'host' for r in rows)} run on the host, and "
+        f"{sum(r.xlanb == 'op by op' for r in rows)} are compiled one op at a time, outside of clusters. "
+        f"TensorFlow's tf2xla has kernels for {theirs} of the op types on XLA_CPU_JIT; xlanb lowers {both} of these. "
+        "`xlanb.tf.registered_ops()` returns this table as a DataFrame, with element types. Generated from the "
+        "tables in `xlanb/graph/ops`, `xlanb/tf2xla`, `xlanb/runtime` and `xlanb/clustering`.",
         "",
         "| op | xlanb | TensorFlow, CPU | GPU | gradient | meaning |",
         "|---|---|---|---|---|---|",
@@ -194,12 +207,16 @@ def passes() -> str:
     lines = [
         "# Passes",
         "",
-        f'All {len(ours)} passes, by XLA\'s names. `xlanb.transforms.PASSES[name]().run(module)` runs one. `xlanb.cpu.pipeline()` is the default pipeline, `xlanb.cpu.pipeline(xla="0.12")` is '
-        "XLA:CPU's order in that release of JAX, and `xlanb.gpu.pipeline(\"a100\")` is XLA:GPU's order for a device. Print one to see it as a tree. Generated from the passes and from `pipelines.py` in `xlanb/cpu` and `xlanb/gpu`.",
+        f"All {len(ours)} passes, by XLA's names. `xlanb.transforms.PASSES[name]().run(module)` runs one. "
+        '`xlanb.cpu.pipeline()` is the default pipeline, `xlanb.cpu.pipeline(xla="0.12")` is '
+        "XLA:CPU's order in that release of JAX, and `xlanb.gpu.pipeline(\"a100\")` is XLA:GPU's order for a "
+        "device. Print one to see it as a tree. Generated from the passes and from `pipelines.py` in "
+        "`xlanb/cpu` and `xlanb/gpu`.",
         "",
         _KEPT_BY_PASSES,
         "",
-        "The column *xla* lists the releases of JAX whose XLA:CPU runs the pass (*yes*: all of them); *default* and *gpu* mark the passes of xlanb's pipelines.",
+        "The column *xla* lists the releases of JAX whose XLA:CPU runs the pass (*yes*: all of them); *default* "
+        "and *gpu* mark the passes of xlanb's pipelines.",
         "",
         "| pass | what it does | keeps | file | xla | default | gpu | why the pipelines differ |",
         "|---|---|---|---|---|---|---|---|",
@@ -241,8 +258,10 @@ def counterexamples() -> str:
     lines = [
         "# Where algsimp changes numbers",
         "",
-        f"{len(rules)} of the {len(RULES.rules)} [rules of algsimp](passes.md) change the result of some f32 or c64 module. This page lists {len(entries)} cases, one for each rule and kind of loss. No case was found for the "
-        "other rules. `log(exp(A))` and `sqrt(A * A)` were reported to XLA in openxla/xla#42732. The reference interpreter computed the numbers before and after each rule. Each case also ran on the real XLA:CPU (JAX "
+        f"{len(rules)} of the {len(RULES.rules)} [rules of algsimp](passes.md) change the result of some f32 or c64 "
+        f"module. This page lists {len(entries)} cases, one for each rule and kind of loss. No case was found for "
+        "the other rules. `log(exp(A))` and `sqrt(A * A)` were reported to XLA in openxla/xla#42732. The reference "
+        "interpreter computed the numbers before and after each rule. Each case also ran on the real XLA:CPU (JAX "
         f"{known['jax']}), with algsimp and without it (`XLA_FLAGS=--xla_disable_hlo_passes=algsimp`):",
         "",
         *[f"- **{kind}**, {counts[kind]}: {text}" for kind, text in words.items() if counts[kind]],
@@ -251,8 +270,9 @@ def counterexamples() -> str:
         "",
         "## Integers",
         "",
-        "xlanb's rules preserve integers exactly. Some rules of this XLA do not, because they assume that a value is non-negative although it can wrap around: an iota of s8[200], the square of 12 in s8, the absolute value "
-        "of -128 (openxla/xla#46628).",
+        "xlanb's rules preserve integers exactly. Some rules of this XLA do not, because they assume that a value "
+        "is non-negative although it can wrap around: an iota of s8[200], the square of 12 in s8, the absolute "
+        "value of -128 (openxla/xla#46628).",
         "",
         "| rule | root of the module | wrong with algsimp | without |",
         "|---|---|---|---|",
@@ -273,7 +293,8 @@ def counterexamples() -> str:
         "|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| [`{_cell(e['rule'])}`](#case-{n}) | {_clipped(e['inputs'])} | {e['before']} | {e['after']} | {e['real']} | {e['real with']} | {e['real without']} |"
+        f"| [`{_cell(e['rule'])}`](#case-{n}) | {_clipped(e['inputs'])} | {e['before']} | {e['after']} | "
+        f"{e['real']} | {e['real with']} | {e['real without']} |"
         for n, e in enumerate(entries)
     ]
     lines += ["", "## The modules", ""]

@@ -38,7 +38,8 @@ _FACE = {
     "trace": "xlanb.explorer.explore",
 }
 _ROOMS = (
-    "cpu", "dump", "errors", "explorer", "gpu", "graph", "hlo", "peers", "shape", "spmd", "teach", "tf", "tracing", "transforms", "view"
+    "cpu", "dump", "errors", "explorer", "gpu", "graph", "hlo", "peers", "shape", "spmd", "teach", "tf", "tracing",
+    "transforms", "view"
 )  # fmt: skip
 
 # Hooks that packages declare: name -> the higher module that implements it.

@@ -182,8 +182,9 @@ def internal_error(error: BaseException, doing: str, path: tuple[str, ...] = ())
     way_round = f" To continue without this pass: --xla_disable_hlo_passes={path[-1]} in XLA_FLAGS." if path else ""
     return InternalError(
         f"xlanb failed to {doing}{at}{type(error).__name__}: {error}\n"
-        "This is a bug of xlanb. Please report it with this message, the traceback below it, and the program: its HLO text "
-        f"(print(module), or XLA_FLAGS=--xla_dump_to=DIR) or its GraphDef (graph.save('x.pb')), reduced as far as possible.{way_round}",
+        "This is a bug of xlanb. Please report it with this message, the traceback below it, and the program: its "
+        "HLO text (print(module), or XLA_FLAGS=--xla_dump_to=DIR) or its GraphDef (graph.save('x.pb')), reduced as "
+        f"far as possible.{way_round}",
         doing,
         site,
         path,

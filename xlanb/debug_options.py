@@ -50,7 +50,8 @@ class DebugOptions:
     tf_xla_max_cluster_size: int = _flag(2**31 - 1, "the maximum number of operations in a cluster")
     tf_xla_ops_to_cluster: tuple[str, ...] = _flag(
         (),
-        "the only op types that are clustered, or shortcuts: PW, RED, MISC, PWRED, REDUCEWINDOW, REDUCEWINDOWPW, BN, FUSIBLE",
+        "the only op types that are clustered, or shortcuts: PW, RED, MISC, PWRED, REDUCEWINDOW, "
+        "REDUCEWINDOWPW, BN, FUSIBLE",
     )
     tf_xla_cluster_exclude_ops: tuple[str, ...] = _flag((), "op types that are not clustered")
     tf_xla_clustering_fuel: int = _flag(2**63 - 1, "the number of nodes that may be clustered")
@@ -102,7 +103,8 @@ class DebugOptions:
     vmodule: tuple[str, ...] = _flag((), "log verbosity by part of the compiler, as in xla_compiler=2")
     xlanb_lazy_compilation: bool = _flag(
         False,
-        "compile clusters lazily, as _XlaCompile does: a new signature at its second request, megamorphic clusters never; otherwise always, as XlaLaunch does",
+        "compile clusters lazily, as _XlaCompile does: a new signature at its second request, megamorphic "
+        "clusters never; otherwise always, as XlaLaunch does",
     )
     xlanb_fold_batch_norms: bool = _flag(
         False, "fold batch normalizations with constant statistics into the preceding weights, before clustering"
@@ -112,7 +114,8 @@ class DebugOptions:
     )
     xlanb_gpu: str = _flag(
         "",
-        "give sessions this GPU (a100, h100, ...) as GPU:0 and XLA_GPU:0: xlanb compiles clusters for it and emulates their kernels on the CPU",
+        "give sessions this GPU (a100, h100, ...) as GPU:0 and XLA_GPU:0: xlanb compiles clusters for it and "
+        "emulates their kernels on the CPU",
     )
     xlanb_max_expanded_instructions: int = _flag(
         20_000, "reject modules that would have more instructions with one copy of each computation per call"

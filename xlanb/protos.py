@@ -31,7 +31,8 @@ Message = Any
 
 _SCALARS = {
     name: getattr(descriptor_pb2.FieldDescriptorProto, f"TYPE_{name.upper()}")
-    for name in "double float int64 uint64 int32 fixed64 fixed32 bool string bytes uint32 sfixed32 sfixed64 sint32 sint64".split()
+    for name in "double float int64 uint64 int32 fixed64 fixed32 bool string bytes uint32 sfixed32 sfixed64 "
+    "sint32 sint64".split()
 }
 _FIELD = descriptor_pb2.FieldDescriptorProto
 

@@ -216,7 +216,8 @@ def needs(package: str, extra: str = "peers") -> None:
     if find_spec(package) is None:
         raise LessonStopped(
             f"This lesson needs {package}, which is not installed here: the rest of the lesson cannot run.\n"
-            f"To install it: pip install 'xlanb[{extra}]', then restart the kernel. Its saved outputs can still be read."
+            f"To install it: pip install 'xlanb[{extra}]', then restart the kernel. Its saved outputs can still "
+            "be read."
         )
 
 

@@ -147,7 +147,10 @@ class Why(Sequence[Any], Displayable):
             nothing = f"no pass made a decision about {'it' if len(self.subject) == 1 else 'them'}"
             return "" if self.decisions else nothing
         calls = " or ".join(f".lineage({name!r})" for name in self.subject)
-        return f"a dump shows what the passes did but not why: {calls} follows it through the passes, .diff(a, b) compares two stages; use xlanb.trace on the first module to run xlanb's own passes"
+        return (
+            f"a dump shows what the passes did but not why: {calls} follows it through the passes, .diff(a, b) "
+            "compares two stages; use xlanb.trace on the first module to run xlanb's own passes"
+        )
 
     # -- as text, table, JSON ----------------------------------------------------------------------
 

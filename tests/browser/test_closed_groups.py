@@ -1,4 +1,6 @@
-"""What is in closed groups, and in computations that are not drawn, is within reach: lit, guessed, found, entered."""
+"""Ops in closed groups and undrawn computations are reachable: highlighted, guessed, found,
+opened.
+"""
 
 from __future__ import annotations
 

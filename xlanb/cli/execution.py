@@ -31,7 +31,8 @@ def add_commands(commands: Any) -> None:
     run.add_argument("--iterations", type=_count, default=1, help="how often to run; prints the median time")
     run.add_argument(
         "--devices",
-        help="number of virtual devices; mpi: each process of `mpiexec -n N` is one (default: as specified by the module)",
+        help="number of virtual devices; mpi: each process of `mpiexec -n N` is one (default: as specified by "
+        "the module)",
     )
     run.add_argument("--profile", action="store_true", help="print the time of each kernel")
     run.add_argument(

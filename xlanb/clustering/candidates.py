@@ -238,5 +238,8 @@ class Candidates:
             if edge.port == 1 and edge.slot != CONTROL and self._graph.is_(edge.src, SWITCH):
                 inputs = self._graph.op(edge.src).inputs
                 if len(inputs) > 1 and inputs[1].op.type == "LoopCond":
-                    return "including it can create dependencies between while loop condition and body computations with runtime overhead."
+                    return (
+                        "including it can create dependencies between while loop condition and body computations "
+                        "with runtime overhead."
+                    )
         return ""

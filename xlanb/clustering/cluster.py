@@ -124,7 +124,8 @@ class Cluster(Displayable):
             dims = self.assumed_shapes[origin.name]
         if dtype is None or dims is None or not dtype.has_numpy_dtype:
             raise GraphError(
-                f"{self.name}: the shape of input {origin.name!r} is only known at run time: pass it, as in .lower({{{origin.name!r}: [...]}}) or xlanb.cluster(graph, shapes=...)"
+                f"{self.name}: the shape of input {origin.name!r} is only known at run time: pass it, as in "
+                f".lower({{{origin.name!r}: [...]}}) or xlanb.cluster(graph, shapes=...)"
             )
         kind = "variable" if is_handle else "parameter"
         return Argument(kind, array(from_dtype(dtype.as_numpy_dtype), dims), None, origin.name)
@@ -150,7 +151,10 @@ class Cluster(Displayable):
         return f"{self!r}\n{self.function}"
 
     def __repr__(self) -> str:
-        return f"<Cluster {self.name}: {len(self)} nodes, {len(self.function.arguments)} arguments, {len(self.function.results)} results>"
+        return (
+            f"<Cluster {self.name}: {len(self)} nodes, {len(self.function.arguments)} arguments, "
+            f"{len(self.function.results)} results>"
+        )
 
 
 def _stated(tensor: Tensor) -> tuple[int, ...] | None:

@@ -430,7 +430,8 @@ def cluster(
         graph = graph_of(graph, *args, batch=batch)
     elif not isinstance(graph, Graph) or args:
         raise GraphError(
-            f"expected a Graph, or a TensorFlow program with its arguments, got {graph!r}{' with arguments' if args else ''}"
+            "expected a Graph, or a TensorFlow program with its arguments, got "
+            f"{graph!r}{' with arguments' if args else ''}"
         )
     asked = _asked(options, values)
     level = max(0, asked.tf_xla_auto_jit or 1) if global_jit_level is None else global_jit_level

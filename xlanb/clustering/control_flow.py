@@ -46,8 +46,8 @@ def control_flow_info(graph: NodeGraph) -> list[ControlFlowFrame]:
             expected = (found[known.parent] or ControlFlowFrame()).name if graph.is_(edge.dst, ENTER) else known.name
             if expected != outer.name:
                 raise GraphValueError(
-                    f"{graph.op(edge.dst).describe()} has inputs from different frames: {graph.name(node)!r} is in frame {outer.name!r}, "
-                    f"another input in frame {expected!r}"
+                    f"{graph.op(edge.dst).describe()} has inputs from different frames: {graph.name(node)!r} is in "
+                    f"frame {outer.name!r}, another input in frame {expected!r}"
                 )
     lost = [graph.name(n) for n, frame in enumerate(found) if frame is None]
     if lost:

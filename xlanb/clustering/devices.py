@@ -46,7 +46,8 @@ def full_device_name(name: str) -> str:
         GraphValueError: a malformed name.
     """
     parts = {"job": "localhost", "replica": "0", "task": "0", "device": "CPU:0", **parse_device(name)}
-    return f"/job:{parts['job']}/replica:{parts['replica']}/task:{parts['task']}/device:{parts['device'].replace('*', '0')}"
+    device = parts["device"].replace("*", "0")
+    return f"/job:{parts['job']}/replica:{parts['replica']}/task:{parts['task']}/device:{device}"
 
 
 def device_of(op: Operation) -> str:

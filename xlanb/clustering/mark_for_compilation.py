@@ -105,7 +105,10 @@ class Marking:
         size = cluster.effective_size
         big = size >= least or cluster.has_functional_control_flow or cluster.is_asked_for
         counted = f"{size} operation{'s' * (size != 1)}"
-        why = f"its cluster would have {counted}, fewer than tf_xla_min_cluster_size={least} (not counting Const and Identity)"
+        why = (
+            f"its cluster would have {counted}, fewer than tf_xla_min_cluster_size={least} (not counting Const and "
+            "Identity)"
+        )
         yield Predicate("its cluster has the minimum size", big, counted if big else why)
 
     def predicates(self, op: Operation) -> tuple[Predicate, ...]:

@@ -12,26 +12,30 @@ from xlanb.errors import FlagError
 _WINDOW = "ArgMax ArgMin DiagPart Softmax SparseSoftmaxCrossEntropyWithLogits LogSoftmax"
 SHORTCUTS: dict[str, str] = {
     "PW": (
-        "ComplexAbs Angle Conj Abs Acos Acosh Asin Atan Atanh Ceil Cos Cosh Sin Exp Expm1 Floor IsFinite IsInf IsNan Inv Reciprocal Log Log1p "
-        "Invert LogicalNot Ndtri Neg Rint Round Rsqrt Sigmoid Sign Sinh Softplus Softsign Sqrt Square Tan Tanh Real Imag Erf Erfc Erfinv Lgamma "
-        "Digamma Add AddV2 Sub Mul Div Atan2 Complex DivNoNan MulNoNan FloorDiv Xlogy Xlog1py Xdivy FloorMod BitwiseAnd BitwiseOr BitwiseXor "
-        "LeftShift RightShift LogicalAnd LogicalOr Mod Maximum Minimum RealDiv ReciprocalGrad RsqrtGrad SqrtGrad TruncateDiv TruncateMod Equal "
-        "NotEqual Greater GreaterEqual Less LessEqual SigmoidGrad SoftplusGrad SoftsignGrad TanhGrad Pow SquaredDifference ApproximateEqual AddN "
-        "Bitcast Cast ClipByValue Const Empty Identity IdentityN Relu Relu6 ReluGrad Relu6Grad LeakyReluGrad Elu EluGrad Selu SeluGrad Select "
-        "SelectV2 Transpose ConjugateTranspose _UnaryOpsComposition CollectiveReduceV2 CollectiveAssignGroupV2 PlaceholderWithDefault "
+        "ComplexAbs Angle Conj Abs Acos Acosh Asin Atan Atanh Ceil Cos Cosh Sin Exp Expm1 Floor IsFinite IsInf "
+        "IsNan Inv Reciprocal Log Log1p Invert LogicalNot Ndtri Neg Rint Round Rsqrt Sigmoid Sign Sinh Softplus "
+        "Softsign Sqrt Square Tan Tanh Real Imag Erf Erfc Erfinv Lgamma Digamma Add AddV2 Sub Mul Div Atan2 Complex "
+        "DivNoNan MulNoNan FloorDiv Xlogy Xlog1py Xdivy FloorMod BitwiseAnd BitwiseOr BitwiseXor LeftShift "
+        "RightShift LogicalAnd LogicalOr Mod Maximum Minimum RealDiv ReciprocalGrad RsqrtGrad SqrtGrad TruncateDiv "
+        "TruncateMod Equal NotEqual Greater GreaterEqual Less LessEqual SigmoidGrad SoftplusGrad SoftsignGrad "
+        "TanhGrad Pow SquaredDifference ApproximateEqual AddN Bitcast Cast ClipByValue Const Empty Identity "
+        "IdentityN Relu Relu6 ReluGrad Relu6Grad LeakyReluGrad Elu EluGrad Selu SeluGrad Select SelectV2 Transpose "
+        "ConjugateTranspose _UnaryOpsComposition CollectiveReduceV2 CollectiveAssignGroupV2 PlaceholderWithDefault "
         "PreventGradient StopGradient Snapshot _EagerConst"
     ),
     "RED": "All Any Min Max Mean Prod Sum",
     "PWRED": _WINDOW,
     "REDUCEWINDOW": _WINDOW,
     "REDUCEWINDOWPW": "BiasAddGrad LRN LRNGrad",
-    "BN": "FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3 _FusedBatchNormEx FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3",
+    "BN": "FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3 _FusedBatchNormEx FusedBatchNormGrad "
+    "FusedBatchNormGradV2 FusedBatchNormGradV3",
     "Conv": "_FusedConv2D",
     "SORT": "TopKV2",
     "MISC": (
-        "ApproxTopK BroadcastTo ExpandDims Fill NoOp Range Rank Reshape Shape ShapeN Size Squeeze Transpose ZerosLike OnesLike BiasAdd BroadcastArgs "
-        "BroadcastGradientArgs OneHot Concat ConcatV2 ConcatOffset Const MirrorPad MirrorPadGrad Pack Pad PadV2 Reverse ReverseV2 ReverseSequence "
-        "Slice Split SplitV StridedSlice StridedSliceGrad ResourceStridedSliceAssign Tile InvertPermutation Unpack DeviceIndex "
+        "ApproxTopK BroadcastTo ExpandDims Fill NoOp Range Rank Reshape Shape ShapeN Size Squeeze Transpose "
+        "ZerosLike OnesLike BiasAdd BroadcastArgs BroadcastGradientArgs OneHot Concat ConcatV2 ConcatOffset Const "
+        "MirrorPad MirrorPadGrad Pack Pad PadV2 Reverse ReverseV2 ReverseSequence Slice Split SplitV StridedSlice "
+        "StridedSliceGrad ResourceStridedSliceAssign Tile InvertPermutation Unpack DeviceIndex "
         "TensorStridedSliceUpdate XlaConcatND XlaSplitND"
     ),
 }
@@ -47,7 +51,8 @@ def listed_ops(flags: DebugOptions) -> frozenset[str]:
     excluded = [op for op in flags.tf_xla_cluster_exclude_ops if op != "Where"]
     if excluded:
         raise FlagError(
-            f"The operation '{excluded[0]}' passed to --tf_xla_cluster_exclude_ops is not supported by XLA: only Where is."
+            f"The operation '{excluded[0]}' passed to --tf_xla_cluster_exclude_ops is not supported by XLA: "
+            "only Where is."
         )
     found: set[str] = set()
     for word in flags.tf_xla_ops_to_cluster:

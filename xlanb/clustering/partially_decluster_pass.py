@@ -27,8 +27,9 @@ _LOG = VLog("clustering", "partially_decluster_pass")
 _SHAPE_CONSUMERS = frozenset({"Shape", "Rank", "Size"})
 # Op types that only XLA can run: TensorFlow has no kernel for them on the CPU.
 _WITHOUT_CPU_KERNEL = frozenset(
-    "AssignVariableXlaConcatND ReadVariableXlaSplitND SegmentMaxV2 SegmentMinV2 SegmentProdV2 SegmentSumV2 XlaAllReduce XlaConcatND XlaCustomCall "
-    "XlaCustomCallV2 XlaReduceScatter XlaRemoveDynamicDimensionSize XlaSetBound XlaSetDynamicDimensionSize XlaSplitND XlaSpmdFullToShardShape "
+    "AssignVariableXlaConcatND ReadVariableXlaSplitND SegmentMaxV2 SegmentMinV2 SegmentProdV2 SegmentSumV2 "
+    "XlaAllReduce XlaConcatND XlaCustomCall XlaCustomCallV2 XlaReduceScatter XlaRemoveDynamicDimensionSize "
+    "XlaSetBound XlaSetDynamicDimensionSize XlaSplitND XlaSpmdFullToShardShape "
     "_XlaAotOnlyVarHandleOp".split()
 )
 

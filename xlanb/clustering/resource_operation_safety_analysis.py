@@ -23,19 +23,22 @@ _TABLE = {
     ): "CollectiveReduceV2 ReadVariableOp ReadVariableXlaSplitND ResourceGather VarIsInitializedOp VariableShape",
     (WRITE, VARIABLE): "AssignVariableOp AssignVariableXlaConcatND",
     (MODIFY, VARIABLE): (
-        "AssignAddVariableOp AssignSubVariableOp ResourceApplyAdaMax ResourceApplyAdadelta ResourceApplyAdagrad ResourceApplyAdagradV2 "
-        "ResourceApplyAdagradDA ResourceApplyAdam ResourceApplyAddSign ResourceApplyCenteredRMSProp ResourceApplyFtrl ResourceApplyFtrlV2 "
-        "ResourceApplyGradientDescent ResourceApplyMomentum ResourceApplyKerasMomentum ResourceApplyPowerSign ResourceApplyProximalAdagrad "
-        "ResourceApplyProximalGradientDescent ResourceApplyRMSProp ResourceScatterAdd ResourceScatterDiv ResourceScatterMax ResourceScatterMin "
-        "ResourceScatterMul ResourceScatterNdAdd ResourceScatterNdSub ResourceScatterNdUpdate ResourceScatterSub ResourceScatterUpdate "
-        "ResourceStridedSliceAssign RngReadAndSkip RngSkip StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniform "
-        "StatefulUniformFullInt StatefulUniformInt"
+        "AssignAddVariableOp AssignSubVariableOp ResourceApplyAdaMax ResourceApplyAdadelta ResourceApplyAdagrad "
+        "ResourceApplyAdagradV2 ResourceApplyAdagradDA ResourceApplyAdam ResourceApplyAddSign "
+        "ResourceApplyCenteredRMSProp ResourceApplyFtrl ResourceApplyFtrlV2 ResourceApplyGradientDescent "
+        "ResourceApplyMomentum ResourceApplyKerasMomentum ResourceApplyPowerSign ResourceApplyProximalAdagrad "
+        "ResourceApplyProximalGradientDescent ResourceApplyRMSProp ResourceScatterAdd ResourceScatterDiv "
+        "ResourceScatterMax ResourceScatterMin ResourceScatterMul ResourceScatterNdAdd ResourceScatterNdSub "
+        "ResourceScatterNdUpdate ResourceScatterSub ResourceScatterUpdate ResourceStridedSliceAssign RngReadAndSkip "
+        "RngSkip StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniform StatefulUniformFullInt "
+        "StatefulUniformInt"
     ),
     (READ, STACK): "StackCloseV2",
     (WRITE, STACK): "StackV2",
     (MODIFY, STACK): "StackPopV2 StackPushV2",
     (READ, TENSOR_ARRAY): (
-        "TensorArrayConcatV3 TensorArrayGatherV3 TensorArrayGradV3 TensorArrayCloseV3 TensorArrayReadV3 TensorArraySizeV3"
+        "TensorArrayConcatV3 TensorArrayGatherV3 TensorArrayGradV3 TensorArrayCloseV3 TensorArrayReadV3 "
+        "TensorArraySizeV3"
     ),
     (WRITE, TENSOR_ARRAY): "TensorArrayV3 TensorArrayScatterV3 TensorArraySplitV3 TensorArrayWriteV3",
 }

@@ -13,8 +13,8 @@ from xlanb.graph.operation import Operation
 from xlanb.graph.ops.table import find_op
 
 TYPE_SETS: dict[str, str] = {
-    "ANY": "pred bf16 f16 f32 f64 f8e4m3fn f8e5m2 f8e4m3b11fnuz f8e4m3fnuz f8e5m2fnuz c64 c128 s4 s8 s16 s32 s64 u4 u8 u16 u32 u64 "
-    "qs8 qu8 qs32",
+    "ANY": "pred bf16 f16 f32 f64 f8e4m3fn f8e5m2 f8e4m3b11fnuz f8e4m3fnuz f8e5m2fnuz c64 c128 s4 s8 s16 s32 "
+    "s64 u4 u8 u16 u32 u64 qs8 qu8 qs32",
     "NUMBER": "bf16 f16 f32 f64 c64 c128 s8 s16 s32 s64 u8 u16 u32 u64 qs8 qu8 qs32",
     "PLAIN": "bf16 f16 f32 f64 c64 c128 s8 s16 s32 s64 u8 u16 u32 u64",
     "REAL": "bf16 f16 f32 f64 s8 s16 s32 s64 u8 u16 u32 u64",
@@ -423,8 +423,9 @@ def _attribute(op: Operation, name: str) -> Any:
 def _shown(value: Any) -> str:
     if isinstance(value, tuple | list):
         return f"[{', '.join(_shown(v) for v in value)}]"
-    return (
-        "?"
-        if value is None
-        else f"DT_{value.base_dtype.name.upper().replace('FLOAT32', 'FLOAT').replace('FLOAT64', 'DOUBLE').replace('FLOAT16', 'HALF')}"
-    )
+    if value is None:
+        return "?"
+    name = value.base_dtype.name.upper()
+    for numpy_name, tensorflow_name in (("FLOAT32", "FLOAT"), ("FLOAT64", "DOUBLE"), ("FLOAT16", "HALF")):
+        name = name.replace(numpy_name, tensorflow_name)
+    return f"DT_{name}"

@@ -98,7 +98,8 @@ def modules_named_in(function: Any) -> set[str]:
 
 
 _PACKAGES = {
-    "jax", "jaxlib", "blackjax", "chex", "diffrax", "distrax", "equinox", "flax", "haiku", "jaxopt", "jraph", "lineax", "numpyro", "optax",
+    "jax", "jaxlib", "blackjax", "chex", "diffrax", "distrax", "equinox", "flax", "haiku", "jaxopt", "jraph", "lineax",
+    "numpyro", "optax",
     "optimistix", "penzai",
 }  # fmt: skip
 """Libraries whose functions are JAX functions."""

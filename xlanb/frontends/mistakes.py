@@ -21,13 +21,19 @@ def no_program(x: Any) -> ArgumentTypeError:
     """The error for something that cannot be made HLO of."""
     kind = type(x).__name__
     if hasattr(x, "shape") and hasattr(x, "dtype"):
-        text = f"an array ({kind}) is not a program: pass the function and its arguments, xlanb.explore(f, x) instead of xlanb.explore(f(x))"
+        text = (
+            f"an array ({kind}) is not a program: pass the function and its arguments, xlanb.explore(f, x) instead "
+            "of xlanb.explore(f(x))"
+        )
     elif callable(getattr(x, "apply", None)):
-        text = f"a {kind} is not a function: pass its apply method, with the parameters first, as in xlanb.explore(model.apply, params, x)"
+        text = (
+            f"a {kind} is not a function: pass its apply method, with the parameters first, as in "
+            "xlanb.explore(model.apply, params, x)"
+        )
     else:
         text = (
-            f"cannot create HLO from an object of type {kind}: pass a function and its arguments, HLO or StableHLO text, "
-            "an HloModule, tensors, or a TensorFlow program"
+            f"cannot create HLO from an object of type {kind}: pass a function and its arguments, HLO or StableHLO "
+            "text, an HloModule, tensors, or a TensorFlow program"
         )
     return ArgumentTypeError(text)
 
@@ -53,8 +59,9 @@ def check_function(function: Any) -> None:
     linen = sys.modules.get("flax.linen")
     if linen is not None and isinstance(function, linen.Module) and function.scope is None:
         raise ArgumentTypeError(
-            f"{type(function).__name__} is a flax.linen module, which does not hold its parameters: pass its apply method, "
-            "with the parameters first, as in xlanb.jit(model.apply)(params, x) or xlanb.explore(model.apply, params, x)"
+            f"{type(function).__name__} is a flax.linen module, which does not hold its parameters: pass its apply "
+            "method, with the parameters first, as in xlanb.jit(model.apply)(params, x) or "
+            "xlanb.explore(model.apply, params, x)"
         )
 
 
@@ -76,8 +83,8 @@ def wrong_call(
         name = getattr(function, "__name__", type(function).__name__)
         names = [p.name for p in signature.parameters.values() if p.default is p.empty]
         wrong = ArgumentTypeError(
-            f"{str(error).rstrip('.')}. Give an example argument for each parameter, as in xlanb.jit({name})({', '.join(names)}) "
-            f"or xlanb.explore({', '.join([name, *names])})"
+            f"{str(error).rstrip('.')}. Give an example argument for each parameter, as in "
+            f"xlanb.jit({name})({', '.join(names)}) or xlanb.explore({', '.join([name, *names])})"
         )
         let_pass(wrong)
         return wrong
@@ -95,5 +102,6 @@ def pending_result(function: Callable[..., Any], value: Any) -> ArgumentTypeErro
         value.close()  # else Python warns that nobody awaits it
     name = getattr(function, "__name__", type(function).__name__)
     return ArgumentTypeError(
-        f"{name} returns a {type(value).__name__}, whose values are not computed when it returns: compiled functions must return arrays, for example as list(...)"
+        f"{name} returns a {type(value).__name__}, whose values are not computed when it returns: compiled "
+        "functions must return arrays, for example as list(...)"
     )

@@ -69,7 +69,8 @@ def require_session(session: SessionLike | None, graph: Any) -> SessionLike:
     found = session if session is not None else get_default_session()
     if found is None:
         raise GraphValueError(
-            "Cannot evaluate: no session was given and there is no default one. Use `with sess.as_default()` or pass session=sess"
+            "Cannot evaluate: no session was given and there is no default one. Use `with sess.as_default()` or "
+            "pass session=sess"
         )
     if found.graph is not graph:
         raise GraphValueError("Cannot use the session: it runs a different graph than that of this tensor or operation")

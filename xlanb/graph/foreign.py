@@ -75,8 +75,9 @@ def graph_of(
         raise GraphError(f"only a SavedModel has signatures: leave out {signature!r} for a {type(x).__name__}")
     if not is_foreign(x):
         raise GraphError(
-            f"cannot use a {type(x).__name__} as a TensorFlow program: give a tf.Graph, a v1 Session, tensors of a tf.Graph, a tf.function "
-            "with its arguments, a ConcreteFunction, a Keras model or its file, or the folder of a SavedModel"
+            f"cannot use a {type(x).__name__} as a TensorFlow program: give a tf.Graph, a v1 Session, tensors of a "
+            "tf.Graph, a tf.function with its arguments, a ConcreteFunction, a Keras model or its file, or the "
+            "folder of a SavedModel"
         )
     return graph_of_objects(x, CallRequest(args, named or {}, batch, is_compiled))
 

@@ -120,6 +120,7 @@ def _indexed(name: str, body: Graph, op_type: str) -> list[Operation]:
     found = sorted((op for op in body if op.type == op_type), key=lambda op: int(op.attrs["index"]))
     if [op.attrs["index"] for op in found] != list(range(len(found))):
         raise GraphValueError(
-            f"function {name!r}: the indices of its {op_type} nodes are not 0, 1, ...: {[op.attrs['index'] for op in found]}"
+            f"function {name!r}: the indices of its {op_type} nodes are not 0, 1, ...: "
+            f"{[op.attrs['index'] for op in found]}"
         )
     return found

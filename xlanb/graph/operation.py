@@ -95,7 +95,8 @@ class Operation(Displayable):
             return self.attrs[name]
         except KeyError:
             raise GraphValueError(
-                f"Operation {self.name!r} (op {self.type}) has no attr named {name!r}; it has: {', '.join(sorted(self.attrs)) or 'none'}"
+                f"Operation {self.name!r} (op {self.type}) has no attr named {name!r}; it has: "
+                f"{', '.join(sorted(self.attrs)) or 'none'}"
             ) from None
 
     def set_attr(self, name: str, value: Any) -> None:
@@ -351,7 +352,9 @@ class Tensor(Displayable):
 
     def __bool__(self) -> NoReturn:
         raise GraphTypeError(
-            f"using the tensor {self.name!r} as a Python bool is not allowed: its value is unknown during graph construction. Use tf.cond for a branch in the graph, `is not None` to test for a tensor, or Session.run for the value."
+            f"using the tensor {self.name!r} as a Python bool is not allowed: its value is unknown during graph "
+            "construction. Use tf.cond for a branch in the graph, `is not None` to test for a tensor, or "
+            "Session.run for the value."
         )
 
     def __iter__(self) -> Iterator[Tensor]:

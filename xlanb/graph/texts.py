@@ -14,5 +14,6 @@ def encoded(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise GraphValueError(
-            f"{text[:80]!r} cannot be encoded as UTF-8: character {error.start} is half of a surrogate pair; give bytes instead"
+            f"{text[:80]!r} cannot be encoded as UTF-8: character {error.start} is half of a surrogate pair; "
+            "give bytes instead"
         ) from error

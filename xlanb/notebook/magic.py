@@ -96,7 +96,8 @@ class XlaMagics(Magics):
     @argument(
         "--against",
         choices=("evaluator", "xla"),
-        help="compare the results as --check does, with those of the reference interpreter or of the real XLA (through JAX)",
+        help="compare the results as --check does, with those of the reference interpreter or of the real XLA "
+        "(through JAX)",
     )
     @argument("--bisect", action="store_true", help="find the pass that changed the numbers")
     @argument(
@@ -105,13 +106,15 @@ class XlaMagics(Magics):
     @argument(
         "--target",
         metavar="T,..",
-        help="compile with the real XLA for other hardware, without running: h100, a100:8, 'tpu v5e:2x2', FILE.txtpb; xlanb.targets() lists them. for 'xlanb a100', xlanb itself compiles",
+        help="compile with the real XLA for other hardware, without running: h100, a100:8, 'tpu v5e:2x2', "
+        "FILE.txtpb; xlanb.targets() lists them. for 'xlanb a100', xlanb itself compiles",
     )
     @argument(
         "--gpu",
         metavar="T",
         default="",
-        help="give the cell's sessions a GPU that is emulated on the CPU: a100, h100, ...; XLA clusters are compiled for it, down to PTX",
+        help="give the cell's sessions a GPU that is emulated on the CPU: a100, h100, ...; XLA clusters are "
+        "compiled for it, down to PTX",
     )
     @argument("--shardings", metavar="EXPR", help="with --target: PartitionSpecs or NamedShardings of the arguments")
     @argument(
@@ -129,7 +132,8 @@ class XlaMagics(Magics):
         "--lang",
         choices=("auto", "tf", "hlo", "jax"),
         default="auto",
-        help="content of the cell: Python with xlanb.tf, HLO text, or Python that ends in a JAX function or call; detected by default",
+        help="content of the cell: Python with xlanb.tf, HLO text, or Python that ends in a JAX function or "
+        "call; detected by default",
     )
     @argument("-q", "--quiet", action="store_true", help="no summary")
     def xla_jit(self, line: str, cell: str) -> Any:
@@ -190,7 +194,8 @@ class XlaMagics(Magics):
         if not isinstance(found, CellProgram):
             if options.until or options.live:
                 raise ArgumentError(
-                    "--until and --live need a cell that ends in a tensor, a call of Session.run or of a JAX function, -f, or HLO"
+                    "--until and --live need a cell that ends in a tensor, a call of Session.run or of a JAX "
+                    "function, -f, or HLO"
                 )
             return found
         compilation = found.compilation()

@@ -88,8 +88,8 @@ def _why_outside(trace: Trace, graph: GraphRecord) -> str:
         if not any(s.name == "constant_folding" and s.changed for s in trace):
             return "the graph has nothing to compute"
         return (
-            "its values depend only on constants and were folded when the graph was optimised (stage constant_folding); "
-            "to compile it, end the cell in the tensor, or feed the arrays through tf.placeholder"
+            "its values depend only on constants and were folded when the graph was optimised (stage "
+            "constant_folding); to compile it, end the cell in the tensor, or feed the arrays through tf.placeholder"
         )
     reasons: dict[str, list[str]] = {}
     for n in nodes:

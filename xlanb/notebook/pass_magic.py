@@ -30,7 +30,8 @@ class PassMagics(Magics):
         "--try",
         dest="trial",
         metavar="VAR",
-        help="apply it to the module in a variable, and compare the results using the reference interpreter; a pass that changes them is not added to the pipeline",
+        help="apply it to the module in a variable, and compare the results using the reference interpreter; a "
+        "pass that changes them is not added to the pipeline",
     )
     @argument("--no-join", action="store_true", help="define it without adding it to a pipeline")
     @argument("-o", "--output", metavar="VAR", help="store the trial, or otherwise the pass, in a variable")

@@ -70,7 +70,8 @@ def overlay_values(values: Any, known: frozenset[str]) -> dict[str, float | str]
     items: Iterable[tuple[Any, Any]] | None = getattr(values, "items", lambda: None)()
     if items is None:
         raise ArgumentError(
-            f"an overlay must be a dict or pandas Series from op names to numbers or texts, got a {type(values).__name__}"
+            "an overlay must be a dict or pandas Series from op names to numbers or texts, got a "
+            f"{type(values).__name__}"
         )
     plain = {str(name): _plain(value) for name, value in items}
     found = {name: value for name, value in plain.items() if value is not None}

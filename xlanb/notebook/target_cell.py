@@ -102,7 +102,8 @@ def _program(shell: InteractiveShell, options: Any, cell: str) -> tuple[Any, tup
     if callable(value) and options.args is not None:
         return value, as_tuple(evaluated(shell, options.args)), {}
     raise ArgumentError(
-        "--target needs a cell that ends in a program: a call of a JAX function, as in f(x, w), a function with --args, or HLO"
+        "--target needs a cell that ends in a program: a call of a JAX function, as in f(x, w), a function with "
+        "--args, or HLO"
     )
 
 

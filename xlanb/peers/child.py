@@ -109,8 +109,8 @@ def _compile(
     (folder / "request.json").write_text(json.dumps({"runs": runs, "dtypes": dtypes}))
     pattern = ".+" if all_passes else ".*"
     wanted = (
-        f"--xla_dump_to={dumps} --xla_dump_hlo_pass_re={pattern} --xla_dump_hlo_as_text --xla_dump_large_constants=true "
-        f"{installed().dump_flags}"
+        f"--xla_dump_to={dumps} --xla_dump_hlo_pass_re={pattern} --xla_dump_hlo_as_text "
+        f"--xla_dump_large_constants=true {installed().dump_flags}"
     )
     environment = os.environ | {
         "XLA_FLAGS": f"{wanted} {flags}".strip(),

@@ -36,7 +36,10 @@ _REASONS = (
     re.compile(r"Not clustering (?P<node>\S+): (?P<reason>.*)"),
     re.compile(r"Isolating (?P<node>\S+): (?P<reason>.*)"),
 )
-_VMODULES = "mark_for_compilation_pass=4,compilability_check_util=3,encapsulate_subgraphs_pass=1,build_xla_ops_pass=1,xla_compiler=2"
+_VMODULES = (
+    "mark_for_compilation_pass=4,compilability_check_util=3,encapsulate_subgraphs_pass=1,"
+    "build_xla_ops_pass=1,xla_compiler=2"
+)
 
 
 @dataclass

@@ -55,7 +55,8 @@ class FunctionBinding:
             for number, (traced, given) in enumerate(zip(self.leaves, leaves, strict=True)):
                 if not is_tensor_like(traced) and not _same(traced, given):
                     raise ArgumentError(
-                        f"{self.name} was traced for {traced!r} as argument {number}, which is a constant of its program, not for {given!r}: compile it again, or use xlanb.jit"
+                        f"{self.name} was traced for {traced!r} as argument {number}, which is a constant of "
+                        f"its program, not for {given!r}: compile it again, or use xlanb.jit"
                     )
             arrays = [given for traced, given in zip(self.leaves, leaves, strict=True) if is_tensor_like(traced)]
         else:

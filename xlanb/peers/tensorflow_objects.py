@@ -109,8 +109,8 @@ def _traced(tf: Any, x: Any, request: CallRequest) -> _Traced:
         args = args or (_model_specs(tf, x, request),)
     else:
         raise GraphError(
-            f"cannot use a {type(x).__name__} of TensorFlow as a program: give a tf.Graph, a v1 Session, tensors of a tf.Graph, a tf.function "
-            "with its arguments, a ConcreteFunction, or a Keras model"
+            f"cannot use a {type(x).__name__} of TensorFlow as a program: give a tf.Graph, a v1 Session, tensors of "
+            "a tf.Graph, a tf.function with its arguments, a ConcreteFunction, or a Keras model"
         )
     try:
         concrete = function.get_concrete_function(*args, **request.named)
@@ -131,7 +131,8 @@ def _model_function(tf: Any, model: Any) -> Any:
     backend = import_module("keras").config.backend() if hasattr(import_module("keras"), "config") else "tensorflow"
     if backend != "tensorflow":
         raise GraphError(
-            f"Keras uses the backend {backend}, not TensorFlow: set KERAS_BACKEND=tensorflow, or pass the function to xlanb.from_jax"
+            f"Keras uses the backend {backend}, not TensorFlow: set KERAS_BACKEND=tensorflow, or pass the "
+            "function to xlanb.from_jax"
         )
     return tf.function(lambda *inputs: model(*inputs, training=False), autograph=False)
 
@@ -306,7 +307,8 @@ def _node_of(text: str) -> str:
 def _be_constant(tf: Any, node: Any, value: Any, function: str) -> None:
     if value.dtype in {tf.resource, tf.variant} or not hasattr(value, "numpy"):
         raise GraphError(
-            f"{function!r} captures {node.name!r}, a {value.dtype.name} that is not a variable: hash tables, iterators and the like are not supported"
+            f"{function!r} captures {node.name!r}, a {value.dtype.name} that is not a variable: hash tables, "
+            "iterators and the like are not supported"
         )
     node.op = "Const"
     node.attr.clear()

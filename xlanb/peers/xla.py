@@ -51,7 +51,8 @@ class RealExecutable:
         text = str(module)
         if "_python_cpu_callback" in text:  # run without the functions that it names, it would end the process
             raise XlanbError(
-                "the module calls Python functions, which the real XLA only accepts from JAX: pass the JAX function instead"
+                "the module calls Python functions, which the real XLA only accepts from JAX: pass the JAX "
+                "function instead"
             )
         proto = hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
         mlir = jaxlib.mlir.xla_computation_to_mlir_module(hlo.XlaComputation(proto))

@@ -356,27 +356,39 @@ graph_util = SimpleNamespace(
 )
 newaxis = None
 math = SimpleNamespace(
-    **functions(MATH), abs=abs, add=add, add_n=add_n, argmax=argmax, argmin=argmin, conj=conj, cumprod=cumprod, cumsum=cumsum, divide_no_nan=div_no_nan,
-    imag=imag, pow=pow, real=real, reduce_logsumexp=reduce_logsumexp, reduce_max=reduce_max, reduce_mean=reduce_mean, reduce_min=reduce_min,
-    reduce_prod=reduce_prod, reduce_sum=reduce_sum, sigmoid=sigmoid, sign=sign, softmax=_softmax, log_softmax=_log_softmax,
+    **functions(MATH), abs=abs, add=add, add_n=add_n, argmax=argmax, argmin=argmin, conj=conj, cumprod=cumprod,
+    cumsum=cumsum, divide_no_nan=div_no_nan,
+    imag=imag, pow=pow, real=real, reduce_logsumexp=reduce_logsumexp, reduce_max=reduce_max, reduce_mean=reduce_mean,
+    reduce_min=reduce_min,
+    reduce_prod=reduce_prod, reduce_sum=reduce_sum, sigmoid=sigmoid, sign=sign, softmax=_softmax,
+    log_softmax=_log_softmax,
 )  # fmt: skip
 linalg = SimpleNamespace(
-    **functions(LINALG), matmul=matmul, transpose=matrix_transpose, norm=norm, trace=trace, eye=eye, einsum=einsum, diag=matrix_diag,
-    diag_part=matrix_diag_part, set_diag=matrix_set_diag, band_part=functions(ARRAY)["matrix_band_part"], l2_normalize=_l2_normalize,
+    **functions(LINALG), matmul=matmul, transpose=matrix_transpose, norm=norm, trace=trace, eye=eye, einsum=einsum,
+    diag=matrix_diag,
+    diag_part=matrix_diag_part, set_diag=matrix_set_diag, band_part=functions(ARRAY)["matrix_band_part"],
+    l2_normalize=_l2_normalize,
     tensordot=tensordot, inv=functions(LINALG)["matrix_inverse"], det=functions(LINALG)["matrix_determinant"],
-    solve=functions(LINALG)["matrix_solve"], triangular_solve=functions(LINALG)["matrix_triangular_solve"], global_norm=global_norm,
+    solve=functions(LINALG)["matrix_solve"], triangular_solve=functions(LINALG)["matrix_triangular_solve"],
+    global_norm=global_norm,
 )  # fmt: skip
 random = SimpleNamespace(
-    normal=random_normal, uniform=random_uniform, truncated_normal=truncated_normal, shuffle=random_shuffle, set_random_seed=set_random_seed,
+    normal=random_normal, uniform=random_uniform, truncated_normal=truncated_normal, shuffle=random_shuffle,
+    set_random_seed=set_random_seed,
     categorical=_categorical, multinomial=multinomial,
 )  # fmt: skip
 strings = SimpleNamespace(join=functions(STRINGS)["string_join"], to_number=functions(STRINGS)["string_to_number"])
 initializers = SimpleNamespace(
-    zeros=_initializers.Zeros, ones=_initializers.Ones, constant=_initializers.Constant, random_uniform=_initializers.RandomUniform,
-    random_normal=_initializers.RandomNormal, truncated_normal=_initializers.TruncatedNormal, variance_scaling=_initializers.VarianceScaling,
-    glorot_uniform=_initializers.glorot_uniform, glorot_normal=_initializers.glorot_normal, orthogonal=_initializers.Orthogonal,
-    identity=Identity, he_normal=he_normal, he_uniform=he_uniform, lecun_normal=lecun_normal, lecun_uniform=lecun_uniform,
-    global_variables=global_variables_initializer, local_variables=local_variables_initializer, variables=variables_initializer,
+    zeros=_initializers.Zeros, ones=_initializers.Ones, constant=_initializers.Constant,
+    random_uniform=_initializers.RandomUniform,
+    random_normal=_initializers.RandomNormal, truncated_normal=_initializers.TruncatedNormal,
+    variance_scaling=_initializers.VarianceScaling,
+    glorot_uniform=_initializers.glorot_uniform, glorot_normal=_initializers.glorot_normal,
+    orthogonal=_initializers.Orthogonal,
+    identity=Identity, he_normal=he_normal, he_uniform=he_uniform, lecun_normal=lecun_normal,
+    lecun_uniform=lecun_uniform,
+    global_variables=global_variables_initializer, local_variables=local_variables_initializer,
+    variables=variables_initializer,
 )  # fmt: skip
 
 
@@ -492,23 +504,32 @@ dtypes = _dtypes
 nest = _nest
 lookup = _lookup
 sparse = SimpleNamespace(
-    SparseTensor=SparseTensor, placeholder=sparse_placeholder, to_dense=sparse_tensor_to_dense, reorder=sparse_reorder, reshape=sparse_reshape,
-    reduce_sum=sparse_reduce_sum, retain=sparse_retain, softmax=sparse_softmax, transpose=sparse_transpose, add=sparse_add,
+    SparseTensor=SparseTensor, placeholder=sparse_placeholder, to_dense=sparse_tensor_to_dense, reorder=sparse_reorder,
+    reshape=sparse_reshape,
+    reduce_sum=sparse_reduce_sum, retain=sparse_retain, softmax=sparse_softmax, transpose=sparse_transpose,
+    add=sparse_add,
     sparse_dense_matmul=sparse_tensor_dense_matmul, matmul=sparse_tensor_dense_matmul, from_dense=_dense_to_sparse,
 )  # fmt: skip
 debugging = SimpleNamespace(
-    assert_equal=assert_equal, assert_near=assert_near, assert_rank=assert_rank, assert_rank_in=assert_rank_in, assert_rank_at_least=assert_rank_at_least,
-    assert_greater=assert_greater, assert_greater_equal=assert_greater_equal, assert_less=assert_less, assert_less_equal=assert_less_equal,
-    assert_positive=assert_positive, assert_negative=assert_negative, assert_non_negative=assert_non_negative, assert_non_positive=assert_non_positive,
-    assert_none_equal=assert_none_equal, assert_all_finite=verify_tensor_all_finite, assert_type=assert_type, assert_scalar=assert_scalar,
-    assert_integer=assert_integer, check_numerics=functions(ARRAY)["check_numerics"], is_numeric_tensor=is_numeric_tensor,
-    is_non_decreasing=is_non_decreasing, is_strictly_increasing=is_strictly_increasing, is_finite=functions(MATH)["is_finite"],
+    assert_equal=assert_equal, assert_near=assert_near, assert_rank=assert_rank, assert_rank_in=assert_rank_in,
+    assert_rank_at_least=assert_rank_at_least,
+    assert_greater=assert_greater, assert_greater_equal=assert_greater_equal, assert_less=assert_less,
+    assert_less_equal=assert_less_equal,
+    assert_positive=assert_positive, assert_negative=assert_negative, assert_non_negative=assert_non_negative,
+    assert_non_positive=assert_non_positive,
+    assert_none_equal=assert_none_equal, assert_all_finite=verify_tensor_all_finite, assert_type=assert_type,
+    assert_scalar=assert_scalar,
+    assert_integer=assert_integer, check_numerics=functions(ARRAY)["check_numerics"],
+    is_numeric_tensor=is_numeric_tensor,
+    is_non_decreasing=is_non_decreasing, is_strictly_increasing=is_strictly_increasing,
+    is_finite=functions(MATH)["is_finite"],
     is_inf=functions(MATH)["is_inf"], is_nan=functions(MATH)["is_nan"],
 )  # fmt: skip
 spectral = SimpleNamespace(**functions(SPECTRAL))
 io = SimpleNamespace(gfile=gfile, write_graph=train.write_graph, decode_raw=decode_raw)
 queue = SimpleNamespace(
-    QueueBase=QueueBase, FIFOQueue=FIFOQueue, PaddingFIFOQueue=PaddingFIFOQueue, PriorityQueue=PriorityQueue, RandomShuffleQueue=RandomShuffleQueue
+    QueueBase=QueueBase, FIFOQueue=FIFOQueue, PaddingFIFOQueue=PaddingFIFOQueue, PriorityQueue=PriorityQueue,
+    RandomShuffleQueue=RandomShuffleQueue
 )  # fmt: skip
 sysconfig = SimpleNamespace(CXX11_ABI_FLAG=0, MONOLITHIC_BUILD=0)
 version = SimpleNamespace(

@@ -63,7 +63,8 @@ class FtrlOptimizer(Optimizer):
 
     def __init__(
         self, learning_rate: Any, learning_rate_power: float = -0.5, initial_accumulator_value: float = 0.1,
-        l1_regularization_strength: float = 0.0, l2_regularization_strength: float = 0.0, use_locking: bool = False, name: str = "Ftrl",
+        l1_regularization_strength: float = 0.0, l2_regularization_strength: float = 0.0, use_locking: bool = False,
+        name: str = "Ftrl",
     ) -> None:  # fmt: skip
         super().__init__(use_locking, name)
         if initial_accumulator_value < 0 or learning_rate_power > 0:

@@ -50,7 +50,8 @@ def _compare(
         if known[0] is not None and known[1] is not None:
             if not np.all(_NUMPY[op_type](known[0], known[1])):
                 raise GraphValueError(
-                    f"{message or ''} Condition x {_SYMBOLS[op_type]} y did not hold. x ({a.name}) = {known[0]}, y ({b.name}) = {known[1]}".strip()
+                    f"{message or ''} Condition x {_SYMBOLS[op_type]} y did not hold. x ({a.name}) = "
+                    f"{known[0]}, y ({b.name}) = {known[1]}".strip()
                 )
             return no_op(name="static_checks_determined_all_ok")
         return assert_that(math_ops.reduce_all(call(op_type, a, b)), shown, summarize)
@@ -68,7 +69,10 @@ def _comparison(op_type: str, function: str) -> Callable[..., Operation]:
         return _compare(op_type, function, x, y, data, summarize, message, name)
 
     check.__name__ = check.__qualname__ = function
-    check.__doc__ = f"An operation that fails unless x {_SYMBOLS[op_type]} y for all elements. Raises GraphValueError now for constants."
+    check.__doc__ = (
+        f"An operation that fails unless x {_SYMBOLS[op_type]} y for all elements. Raises GraphValueError now for "
+        "constants."
+    )
     return check
 
 
@@ -150,7 +154,8 @@ def _rank(
         if known is not None:
             if not _NUMPY[op_type](known, rank):
                 raise GraphValueError(
-                    f"{message or ''} Tensor {tensor.name} must have rank {_SYMBOLS[op_type]} {rank}. Received rank {known}, shape {tensor.shape}".strip()
+                    f"{message or ''} Tensor {tensor.name} must have rank {_SYMBOLS[op_type]} {rank}. Received "
+                    f"rank {known}, shape {tensor.shape}".strip()
                 )
             return no_op(name="static_checks_determined_all_ok")
         shown = data or [message or "", f"Tensor {tensor.name} must have rank {_SYMBOLS[op_type]} {rank}"]

@@ -107,7 +107,8 @@ def assert_rank_in(x: Any, ranks: Sequence[int], *_data: Any, **_how: Any) -> Op
     found = convert_to_tensor(x)
     if found.shape.rank is not None and found.shape.rank not in ranks:
         raise GraphValueError(
-            f"Tensor {found.name} must have rank in {tuple(ranks)}. Received rank {found.shape.rank}, shape {found.shape}"
+            f"Tensor {found.name} must have rank in {tuple(ranks)}. Received rank {found.shape.rank}, shape "
+            f"{found.shape}"
         )
     return call_op("NoOp")
 

@@ -122,7 +122,8 @@ class LooperThread(threading.Thread):
     """A thread that calls a function every so many seconds until the coordinator stops it."""
 
     def __init__(
-        self, coord: Coordinator, timer_interval_secs: float | None, target: Callable[..., Any] | None = None, args: Any = None,
+        self, coord: Coordinator, timer_interval_secs: float | None, target: Callable[..., Any] | None = None,
+        args: Any = None,
         kwargs: Any = None,
     ) -> None:  # fmt: skip
         super().__init__(daemon=True)
@@ -217,7 +218,8 @@ def start_queue_runners(
     session = sess if sess is not None else get_default_session()
     if session is None:
         raise GraphError(
-            "Cannot start queue runners: No default session is registered. Use `with sess.as_default()` or pass sess=sess"
+            "Cannot start queue runners: No default session is registered. Use `with sess.as_default()` or pass "
+            "sess=sess"
         )
     runners = session.graph.get_collection(collection)
     return [t for qr in runners for t in qr.create_threads(session, coord, daemon, start)]

@@ -66,7 +66,8 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
             listed = list(found) if isinstance(found, list | tuple) else [found]
             if len(listed) != len(inputs):
                 raise GraphValueError(
-                    f"custom_gradient: {f.__name__!r} has {len(inputs)} arguments, its gradient function returned {len(listed)} gradients"
+                    f"custom_gradient: {f.__name__!r} has {len(inputs)} arguments, its gradient function "
+                    f"returned {len(listed)} gradients"
                 )
             return [None] * len(outputs) + listed
 

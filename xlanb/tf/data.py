@@ -138,7 +138,8 @@ class Dataset:
         spec = map_structure(lambda d: d.element_spec, datasets)
         specs = flatten(spec)
         made = call(
-            "ZipDataset", [d.variant for d in parts], output_types=[s.dtype for s in specs], output_shapes=[s.shape for s in specs]
+            "ZipDataset", [d.variant for d in parts], output_types=[s.dtype for s in specs],
+            output_shapes=[s.shape for s in specs]
         )  # fmt: skip
         return Dataset(made, spec)
 
@@ -279,12 +280,14 @@ class Dataset:
         bound = _outside(self.variant)
         if bound is not None:
             raise GraphValueError(
-                f"Cannot capture {bound.describe()} by value: a data set that uses placeholders or variables needs make_initializable_iterator() instead"
+                f"Cannot capture {bound.describe()} by value: a data set that uses placeholders or variables "
+                "needs make_initializable_iterator() instead"
             )
         specs = flatten(self.element_spec)
         ref = closed_function("_make_dataset", self.variant)
         handle = call(
-            "OneShotIterator", dataset_factory=ref, output_types=[s.dtype for s in specs], output_shapes=[s.shape for s in specs]
+            "OneShotIterator", dataset_factory=ref, output_types=[s.dtype for s in specs],
+            output_shapes=[s.shape for s in specs]
         )  # fmt: skip
         return Iterator(handle, None, self.element_spec)
 
@@ -292,7 +295,8 @@ class Dataset:
         """Make an iterator; its `initializer` must be run first."""
         specs = flatten(self.element_spec)
         handle = call(
-            "IteratorV2", shared_name=shared_name or "", container="", output_types=[s.dtype for s in specs], output_shapes=[s.shape for s in specs]
+            "IteratorV2", shared_name=shared_name or "", container="", output_types=[s.dtype for s in specs],
+            output_shapes=[s.shape for s in specs]
         )  # fmt: skip
         return Iterator(handle, call_op("MakeIterator", self.variant, handle), self.element_spec)
 
@@ -514,7 +518,8 @@ def _batch_and_drop(batch_size: Any) -> Callable[[Dataset], Dataset]:
 
 
 experimental = SimpleNamespace(
-    AUTOTUNE=AUTOTUNE, shuffle_and_repeat=_shuffle_and_repeat, map_and_batch=_map_and_batch, batch_and_drop_remainder=_batch_and_drop
+    AUTOTUNE=AUTOTUNE, shuffle_and_repeat=_shuffle_and_repeat, map_and_batch=_map_and_batch,
+    batch_and_drop_remainder=_batch_and_drop
 )  # fmt: skip
 
 

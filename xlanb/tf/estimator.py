@@ -249,7 +249,8 @@ class Estimator:
     def export_savedmodel(self, *_args: Any, **_options: Any) -> str:
         """Raise ArgumentError: not supported; the message names an alternative."""
         raise ArgumentError(
-            "Estimator.export_savedmodel is not in xlanb: build the graph with the model function and write it with graph.save"
+            "Estimator.export_savedmodel is not in xlanb: build the graph with the model function and write it "
+            "with graph.save"
         )
 
     def _build(self, input_fn: Callable[..., Any], mode: str, needed: Sequence[str]) -> EstimatorSpec:

@@ -32,7 +32,8 @@ def as_graph_def(graph: Graph) -> Any:
 
 @boundary("import a GraphDef")
 def import_graph_def(
-    graph_def: Any, input_map: Mapping[str, Any] | None = None, return_elements: Sequence[str] | None = None, name: str | None = None,
+    graph_def: Any, input_map: Mapping[str, Any] | None = None, return_elements: Sequence[str] | None = None,
+    name: str | None = None,
     op_dict: Any = None, producer_op_list: Any = None,
 ) -> list[Any] | None:  # fmt: skip
     """Copy a GraphDef's nodes into the default graph, below the scope `name` ("import").

@@ -72,7 +72,8 @@ resize_bicubic, resize_area = _resize("ResizeBicubic"), _resize("ResizeArea")
 
 
 def resize_images(
-    images: Any, size: Any, method: Any = ResizeMethod.BILINEAR, align_corners: bool = False, preserve_aspect_ratio: bool = False,
+    images: Any, size: Any, method: Any = ResizeMethod.BILINEAR, align_corners: bool = False,
+    preserve_aspect_ratio: bool = False,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """Resize images, or a single one. Raises GraphValueError for an unknown method."""
@@ -170,7 +171,8 @@ def pad_to_bounding_box(
         below, right = target_height - offset_height - height, target_width - offset_width - width
         if min(below, right, offset_height, offset_width) < 0:
             raise GraphValueError(
-                f"an image of {height} x {width} at ({offset_height}, {offset_width}) does not fit into {target_height} x {target_width}"
+                f"an image of {height} x {width} at ({offset_height}, {offset_width}) does not fit into "
+                f"{target_height} x {target_width}"
             )
         lead = [[0, 0]] if found.shape.rank == 4 else []
         return pad(found, [*lead, [offset_height, below], [offset_width, right], [0, 0]])
@@ -190,7 +192,8 @@ def resize_image_with_crop_or_pad(image: Any, target_height: int, target_width: 
         found = _picture(image)
         height, width = _size(found)
         cut = crop_to_bounding_box(
-            found, max((height - target_height) // 2, 0), max((width - target_width) // 2, 0), min(height, target_height), min(width, target_width)
+            found, max((height - target_height) // 2, 0), max((width - target_width) // 2, 0),
+            min(height, target_height), min(width, target_width)
         )  # fmt: skip
         return pad_to_bounding_box(
             cut, max((target_height - height) // 2, 0), max((target_width - width) // 2, 0), target_height, target_width
@@ -402,7 +405,8 @@ def image_gradients(image: Any) -> tuple[Tensor, Tensor]:
 
 
 def non_max_suppression(
-    boxes: Any, scores: Any, max_output_size: Any, iou_threshold: float = 0.5, score_threshold: float = float("-inf"), name: str | None = None
+    boxes: Any, scores: Any, max_output_size: Any, iou_threshold: float = 0.5, score_threshold: float = float("-inf"),
+    name: str | None = None
 ) -> Tensor:  # fmt: skip
     """Select boxes [y1, x1, y2, x2] by descending score.
 
@@ -420,7 +424,8 @@ def non_max_suppression(
 
 
 def extract_image_patches(
-    images: Any, ksizes: Any = None, strides: Any = None, rates: Any = None, padding: str | None = None, name: str | None = None, sizes: Any = None
+    images: Any, ksizes: Any = None, strides: Any = None, rates: Any = None, padding: str | None = None,
+    name: str | None = None, sizes: Any = None
 ) -> Tensor:  # fmt: skip
     """Windows of pictures as vectors of channels."""
     return call(

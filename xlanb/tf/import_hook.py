@@ -79,7 +79,8 @@ def install() -> None:
     loaded = sys.modules.get(_REAL)
     if loaded is not None and loaded is not sys.modules.get(_OURS):
         raise ArgumentError(
-            "the real TensorFlow is already imported in this process: start a new one (in a notebook, restart the kernel)"
+            "the real TensorFlow is already imported in this process: start a new one (in a notebook, restart "
+            "the kernel)"
         )
     sys.meta_path.insert(0, _FINDER)
 

@@ -96,7 +96,8 @@ class Layer:
         """A variable of the layer's scope."""
         before = len(get_default_graph().get_collection(GraphKeys.REGULARIZATION_LOSSES))
         made = get_variable(
-            name, shape=shape, dtype=as_dtype(self.dtype or float32), initializer=initializer, regularizer=regularizer, constraint=constraint,
+            name, shape=shape, dtype=as_dtype(self.dtype or float32), initializer=initializer, regularizer=regularizer,
+            constraint=constraint,
             trainable=trainable and self.trainable,
         )  # fmt: skip
         if made not in self.variables:
@@ -141,7 +142,8 @@ class Dense(Layer):
     def __init__(
         self, units: int, activation: Any = None, use_bias: bool = True, kernel_initializer: Any = None,
         bias_initializer: Any = _ZEROS, kernel_regularizer: Any = None, bias_regularizer: Any = None,
-        activity_regularizer: Any = None, kernel_constraint: Any = None, bias_constraint: Any = None, trainable: bool = True,
+        activity_regularizer: Any = None, kernel_constraint: Any = None, bias_constraint: Any = None,
+        trainable: bool = True,
         name: str | None = None, dtype: Any = None, _reuse: Any = None, _scope: Any = None,
     ) -> None:  # fmt: skip
         super().__init__("dense", name, trainable=trainable, dtype=dtype, reuse=_reuse, scope=_scope)
@@ -207,10 +209,12 @@ class Conv(Layer):
     """A convolution of one to three dimensions of space, with bias and activation."""
 
     def __init__(
-        self, rank: int, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid", data_format: str = "channels_last",
+        self, rank: int, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid",
+        data_format: str = "channels_last",
         dilation_rate: Any = 1, activation: Any = None, use_bias: bool = True, kernel_initializer: Any = None,
         bias_initializer: Any = _ZEROS, kernel_regularizer: Any = None, bias_regularizer: Any = None,
-        activity_regularizer: Any = None, kernel_constraint: Any = None, bias_constraint: Any = None, trainable: bool = True,
+        activity_regularizer: Any = None, kernel_constraint: Any = None, bias_constraint: Any = None,
+        trainable: bool = True,
         name: str | None = None, dtype: Any = None, _reuse: Any = None, _scope: Any = None, kind: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(kind or f"conv{rank}d", name, trainable=trainable, dtype=dtype, reuse=_reuse, scope=_scope)
@@ -253,12 +257,14 @@ class Conv(Layer):
         layout = _layout(self.rank, first=self._first)
         if self.rank == 3:
             return call(
-                "Conv3D", inputs, self.kernel, strides=self._all(self.strides), padding=self.padding, data_format=layout,
+                "Conv3D", inputs, self.kernel, strides=self._all(self.strides), padding=self.padding,
+                data_format=layout,
                 dilations=self._all(self.dilation_rate), name="Conv3D",
             )  # fmt: skip
         if self.rank == 2:
             return nn_ops.conv2d(
-                inputs, self.kernel, self._all(self.strides), self.padding, data_format=layout, dilations=self._all(self.dilation_rate),
+                inputs, self.kernel, self._all(self.strides), self.padding, data_format=layout,
+                dilations=self._all(self.dilation_rate),
                 name="Conv2D",
             )  # fmt: skip
         axis = 2 if self._first else 1
@@ -266,7 +272,8 @@ class Conv(Layer):
             wide = array_ops.expand_dims(inputs, axis)
             kernel = array_ops.expand_dims(self.kernel, 0)
             result = nn_ops.conv2d(
-                wide, kernel, self._all([1, *self.strides]), self.padding, data_format="NCHW" if self._first else "NHWC",
+                wide, kernel, self._all([1, *self.strides]), self.padding,
+                data_format="NCHW" if self._first else "NHWC",
                 dilations=self._all([1, *self.dilation_rate]), name="Conv2D",
             )  # fmt: skip
             return array_ops.squeeze(result, [axis], name="Squeeze")
@@ -364,8 +371,10 @@ class BatchNormalization(Layer):
         self, axis: int = -1, momentum: float = 0.99, epsilon: float = 1e-3, center: bool = True, scale: bool = True,
         beta_initializer: Any = _ZEROS, gamma_initializer: Any = _ONES,
         moving_mean_initializer: Any = _ZEROS, moving_variance_initializer: Any = _ONES,
-        beta_regularizer: Any = None, gamma_regularizer: Any = None, beta_constraint: Any = None, gamma_constraint: Any = None,
-        trainable: bool = True, name: str | None = None, fused: bool | None = None, dtype: Any = None, _reuse: Any = None, _scope: Any = None,
+        beta_regularizer: Any = None, gamma_regularizer: Any = None, beta_constraint: Any = None,
+        gamma_constraint: Any = None,
+        trainable: bool = True, name: str | None = None, fused: bool | None = None, dtype: Any = None,
+        _reuse: Any = None, _scope: Any = None,
     ) -> None:  # fmt: skip
         super().__init__("batch_normalization", name, trainable=trainable, dtype=dtype, reuse=_reuse, scope=_scope)
         self.axis, self.momentum, self.epsilon = axis, momentum, epsilon

@@ -78,7 +78,8 @@ def inverse_time_decay(
 
 
 def polynomial_decay(
-    learning_rate: Any, global_step: Any, decay_steps: Any, end_learning_rate: Any = 0.0001, power: Any = 1.0, cycle: bool = False,
+    learning_rate: Any, global_step: Any, decay_steps: Any, end_learning_rate: Any = 0.0001, power: Any = 1.0,
+    cycle: bool = False,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """(learning_rate - end) * (1 - step / decay_steps) ^ power + end.
@@ -111,7 +112,8 @@ def cosine_decay(
 
 
 def linear_cosine_decay(
-    learning_rate: Any, global_step: Any, decay_steps: Any, num_periods: float = 0.5, alpha: float = 0.0, beta: float = 0.001,
+    learning_rate: Any, global_step: Any, decay_steps: Any, num_periods: float = 0.5, alpha: float = 0.0,
+    beta: float = 0.001,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """A cosine of `num_periods` that falls off linearly."""

@@ -55,7 +55,8 @@ def _check_weights(weights: Tensor, values: Tensor) -> Any:
             )
             if not fits:
                 raise GraphValueError(
-                    f"weights can not be broadcast to values: weights {weights.name!r} have shape {weights.shape}, values {values.name!r} {values.shape}"
+                    f"weights can not be broadcast to values: weights {weights.name!r} have shape "
+                    f"{weights.shape}, values {values.name!r} {values.shape}"
                 )
         return no_op("static_dims_check_success")
 
@@ -162,7 +163,8 @@ def _both(predictions: Any, labels: Any) -> tuple[Tensor, Tensor]:
 
 
 def mean_squared_error(
-    labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None, loss_collection: str | None = GraphKeys.LOSSES,
+    labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None,
+    loss_collection: str | None = GraphKeys.LOSSES,
     reduction: str = _MEAN,
 ) -> Tensor:  # fmt: skip
     """The mean of (prediction - label)^2."""
@@ -172,7 +174,8 @@ def mean_squared_error(
 
 
 def absolute_difference(
-    labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None, loss_collection: str | None = GraphKeys.LOSSES,
+    labels: Any, predictions: Any, weights: Any = 1.0, scope: str | None = None,
+    loss_collection: str | None = GraphKeys.LOSSES,
     reduction: str = _MEAN,
 ) -> Tensor:  # fmt: skip
     """The mean of |prediction - label|."""
@@ -208,7 +211,8 @@ def log_loss(
 
 
 def hinge_loss(
-    labels: Any, logits: Any, weights: Any = 1.0, scope: str | None = None, loss_collection: str | None = GraphKeys.LOSSES,
+    labels: Any, logits: Any, weights: Any = 1.0, scope: str | None = None,
+    loss_collection: str | None = GraphKeys.LOSSES,
     reduction: str = _MEAN,
 ) -> Tensor:  # fmt: skip
     """max(0, 1 - logit * (2 * label - 1))."""
@@ -266,7 +270,8 @@ def softmax_cross_entropy(
 
 
 def sparse_softmax_cross_entropy(
-    labels: Any, logits: Any, weights: Any = 1.0, scope: str | None = None, loss_collection: str | None = GraphKeys.LOSSES,
+    labels: Any, logits: Any, weights: Any = 1.0, scope: str | None = None,
+    loss_collection: str | None = GraphKeys.LOSSES,
     reduction: str = _MEAN,
 ) -> Tensor:  # fmt: skip
     """Cross entropy with class numbers as labels; their last dimension is dropped if it is 1."""

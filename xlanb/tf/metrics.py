@@ -27,7 +27,8 @@ _METRIC_VARIABLES = "metric_variables"
 
 def _variable(shape: Any, dtype: Any, name: str) -> Any:
     return Variable(
-        lambda: zeros_of(shape, dtype), trainable=False, collections=[GraphKeys.LOCAL_VARIABLES, _METRIC_VARIABLES], name=name
+        lambda: zeros_of(shape, dtype), trainable=False, collections=[GraphKeys.LOCAL_VARIABLES, _METRIC_VARIABLES],
+        name=name
     )  # fmt: skip
 
 

@@ -260,7 +260,8 @@ class StepCounterHook(SessionRunHook):
     """Logs steps a second, each `every_n_steps` runs."""
 
     def __init__(
-        self, every_n_steps: int | None = 100, every_n_secs: float | None = None, output_dir: Any = None, summary_writer: Any = None
+        self, every_n_steps: int | None = 100, every_n_secs: float | None = None, output_dir: Any = None,
+        summary_writer: Any = None
     ) -> None:  # fmt: skip
         self._every, self._runs, self._since = _Every(every_n_steps, every_n_secs), 0, time.monotonic()
         self._done = 0
@@ -281,7 +282,8 @@ class SummarySaverHook(SessionRunHook):
     """
 
     def __init__(
-        self, save_steps: int | None = None, save_secs: float | None = None, output_dir: str | None = None, summary_writer: Any = None,
+        self, save_steps: int | None = None, save_secs: float | None = None, output_dir: str | None = None,
+        summary_writer: Any = None,
         scaffold: Scaffold | None = None, summary_op: Any = None,
     ) -> None:  # fmt: skip
         if summary_writer is None and output_dir is None:
@@ -344,7 +346,8 @@ class Scaffold:
     """A monitored session's initializers and saver; missing ones are made."""
 
     def __init__(
-        self, init_op: Any = None, init_feed_dict: Any = None, init_fn: Any = None, ready_op: Any = None, ready_for_local_init_op: Any = None,
+        self, init_op: Any = None, init_feed_dict: Any = None, init_fn: Any = None, ready_op: Any = None,
+        ready_for_local_init_op: Any = None,
         local_init_op: Any = None, summary_op: Any = None, saver: Any = None, copy_from_scaffold: Any = None,
     ) -> None:  # fmt: skip
         self.init_op, self.init_feed_dict, self.init_fn = init_op, init_feed_dict, init_fn
@@ -476,9 +479,12 @@ class ChiefSessionCreator:
 
 
 def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name
-    master: str = "", is_chief: bool = True, checkpoint_dir: str | None = None, scaffold: Scaffold | None = None, hooks: Any = None,
-    chief_only_hooks: Any = None, save_checkpoint_secs: Any = 600, save_summaries_steps: Any = _DEFAULT, save_summaries_secs: Any = _DEFAULT,
-    config: Any = None, stop_grace_period_secs: int = 120, log_step_count_steps: int | None = 100, max_wait_secs: int = 7200,
+    master: str = "", is_chief: bool = True, checkpoint_dir: str | None = None, scaffold: Scaffold | None = None,
+    hooks: Any = None,
+    chief_only_hooks: Any = None, save_checkpoint_secs: Any = 600, save_summaries_steps: Any = _DEFAULT,
+    save_summaries_secs: Any = _DEFAULT,
+    config: Any = None, stop_grace_period_secs: int = 120, log_step_count_steps: int | None = 100,
+    max_wait_secs: int = 7200,
     save_checkpoint_steps: int | None = None, summary_dir: str | None = None,
 ) -> MonitoredSession:  # fmt: skip
     """Make a monitored session that saves to `checkpoint_dir`, if given, and continues from there.
@@ -507,7 +513,8 @@ class Supervisor:
     """TensorFlow 1.0's self-saving sessions: `managed_session`, `should_stop`, `saver`."""
 
     def __init__(
-        self, graph: Any = None, logdir: str | None = None, init_op: Any = None, saver: Any = None, global_step: Any = None,
+        self, graph: Any = None, logdir: str | None = None, init_op: Any = None, saver: Any = None,
+        global_step: Any = None,
         save_model_secs: float = 600, is_chief: bool = True, init_fn: Any = None, **_options: Any,
     ) -> None:  # fmt: skip
         self._logdir, self._every = logdir, _Every(None, save_model_secs)

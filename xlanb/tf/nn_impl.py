@@ -30,7 +30,8 @@ def crelu(features: Any, name: str | None = None, axis: int = -1) -> Tensor:
 
 
 def conv1d(
-    value: Any, filters: Any, stride: int, padding: str, use_cudnn_on_gpu: bool | None = None, data_format: str | None = None,
+    value: Any, filters: Any, stride: int, padding: str, use_cudnn_on_gpu: bool | None = None,
+    data_format: str | None = None,
     name: str | None = None,
 ) -> Tensor:  # fmt: skip
     """Convolution of sequences [batch, length, channels] with a kernel [width, in, out]."""
@@ -94,7 +95,8 @@ def pool(
     rank = len(window_shape)
     if rank not in {2, 3} or pooling_type not in {"MAX", "AVG"}:
         raise GraphValueError(
-            f"pool expects windows of two or three dimensions and MAX or AVG, got {list(window_shape)}, {pooling_type!r}"
+            f"pool expects windows of two or three dimensions and MAX or AVG, got {list(window_shape)}, "
+            f"{pooling_type!r}"
         )
     op_type = {"MAX": "MaxPool", "AVG": "AvgPool"}[pooling_type] + ("3D" if rank == 3 else "")
     steps = list(strides or [1] * rank)
@@ -103,7 +105,8 @@ def pool(
 
 
 def separable_conv2d(
-    input: Any, depthwise_filter: Any, pointwise_filter: Any, strides: Any, padding: str, rate: Any = None, name: str | None = None,
+    input: Any, depthwise_filter: Any, pointwise_filter: Any, strides: Any, padding: str, rate: Any = None,
+    name: str | None = None,
     data_format: str | None = None,
 ) -> Tensor:  # fmt: skip
     """A convolution of each channel by itself, then one of 1x1."""

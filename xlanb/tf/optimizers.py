@@ -128,7 +128,8 @@ class Optimizer:
         if not variables:
             raise GraphValueError("No variables to optimize.")
         found = gradients(
-            loss, variables, grad_ys=grad_loss, gate_gradients=gate_gradients == self.GATE_OP, aggregation_method=aggregation_method,
+            loss, variables, grad_ys=grad_loss, gate_gradients=gate_gradients == self.GATE_OP,
+            aggregation_method=aggregation_method,
             colocate_gradients_with_ops=colocate_gradients_with_ops,
         )  # fmt: skip
         if gate_gradients == self.GATE_GRAPH:
@@ -236,7 +237,8 @@ def _make_slot(primary: Any, name: str, initializer: Any) -> Any:
     graph = get_default_graph()
     with variable_scope(None, f"{primary.op.name}/{name}"), graph.colocate_with(primary):
         return get_variable(
-            "", initializer=initializer, trainable=False, use_resource=isinstance(primary, ResourceVariable), shape=primary.shape,
+            "", initializer=initializer, trainable=False, use_resource=isinstance(primary, ResourceVariable),
+            shape=primary.shape,
             dtype=primary.dtype.base_dtype, validate_shape=primary.shape.is_fully_defined(),
         )  # fmt: skip
 

@@ -107,7 +107,8 @@ class QueueBase:
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation:
         """Close the queue to further enqueues."""
         return call_op(
-            "QueueCloseV2", self.queue_ref, cancel_pending_enqueues=cancel_pending_enqueues, name=name or f"{self.name}_Close"
+            "QueueCloseV2", self.queue_ref, cancel_pending_enqueues=cancel_pending_enqueues,
+            name=name or f"{self.name}_Close"
         )  # fmt: skip
 
     def is_closed(self, name: str | None = None) -> Tensor:
@@ -136,7 +137,8 @@ class FIFOQueue(QueueBase):
     """First in, first out."""
 
     def __init__(
-        self, capacity: int, dtypes: Any, shapes: Any = None, names: Any = None, shared_name: str | None = None, name: str = "fifo_queue"
+        self, capacity: int, dtypes: Any, shapes: Any = None, names: Any = None, shared_name: str | None = None,
+        name: str = "fifo_queue"
     ) -> None:  # fmt: skip
         types, found = _components(dtypes, shapes)
         made = _placed(
@@ -154,13 +156,15 @@ class RandomShuffleQueue(QueueBase):
     """Gives its elements in a random order, once it holds more than `min_after_dequeue`."""
 
     def __init__(
-        self, capacity: int, min_after_dequeue: int, dtypes: Any, shapes: Any = None, names: Any = None, seed: int | None = None,
+        self, capacity: int, min_after_dequeue: int, dtypes: Any, shapes: Any = None, names: Any = None,
+        seed: int | None = None,
         shared_name: str | None = None, name: str = "random_shuffle_queue",
     ) -> None:  # fmt: skip
         types, found = _components(dtypes, shapes)
         first, second = get_seed(seed)
         made = _placed(
-            "RandomShuffleQueueV2", component_types=types, shapes=found, capacity=capacity, min_after_dequeue=min_after_dequeue, seed=first or 0,
+            "RandomShuffleQueueV2", component_types=types, shapes=found, capacity=capacity,
+            min_after_dequeue=min_after_dequeue, seed=first or 0,
             seed2=second or 0, shared_name=shared_name or "", name=name,
         )  # fmt: skip
         super().__init__(made, types, found, names)
@@ -170,7 +174,8 @@ class PaddingFIFOQueue(QueueBase):
     """First in, first out; elements of different sizes are padded when several are taken."""
 
     def __init__(
-        self, capacity: int, dtypes: Any, shapes: Any, names: Any = None, shared_name: str | None = None, name: str = "padding_fifo_queue"
+        self, capacity: int, dtypes: Any, shapes: Any, names: Any = None, shared_name: str | None = None,
+        name: str = "padding_fifo_queue"
     ) -> None:  # fmt: skip
         types, found = _components(dtypes, shapes)
         made = _placed(
@@ -188,7 +193,8 @@ class PriorityQueue(QueueBase):
     """The element with the smallest first component (int64) comes first."""
 
     def __init__(
-        self, capacity: int, types: Any, shapes: Any, names: Any = None, shared_name: str | None = None, name: str = "priority_queue"
+        self, capacity: int, types: Any, shapes: Any, names: Any = None, shared_name: str | None = None,
+        name: str = "priority_queue"
     ) -> None:  # fmt: skip
         listed, found = _components(types, shapes)
         made = _placed(
@@ -214,7 +220,8 @@ def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = 
         raise GraphValueError(f"num_epochs must be > 0 not {num_epochs}.")
     with name_scope(name, "limit_epochs", [found]) as scope:
         counter = Variable(
-            constant(0, dtypes.int64), trainable=False, name="epochs", collections=[GraphKeys.LOCAL_VARIABLES], use_resource=False
+            constant(0, dtypes.int64), trainable=False, name="epochs", collections=[GraphKeys.LOCAL_VARIABLES],
+            use_resource=False
         )  # fmt: skip
         counted = call("CountUpTo", counter.as_tensor(None, None, as_ref=True), limit=num_epochs)
         with get_default_graph().control_dependencies([counted]):
@@ -222,7 +229,8 @@ def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = 
 
 
 def input_producer(
-    input_tensor: Any, element_shape: Any = None, num_epochs: int | None = None, shuffle: bool = True, seed: int | None = None,
+    input_tensor: Any, element_shape: Any = None, num_epochs: int | None = None, shuffle: bool = True,
+    seed: int | None = None,
     capacity: int = 32, shared_name: str | None = None, summary_name: str | None = None, name: str | None = None,
     cancel_op: Any = None,
 ) -> FIFOQueue:  # fmt: skip
@@ -240,7 +248,8 @@ def input_producer(
 
 
 def string_input_producer(
-    string_tensor: Any, num_epochs: int | None = None, shuffle: bool = True, seed: int | None = None, capacity: int = 32,
+    string_tensor: Any, num_epochs: int | None = None, shuffle: bool = True, seed: int | None = None,
+    capacity: int = 32,
     shared_name: str | None = None, name: str | None = None, cancel_op: Any = None,
 ) -> FIFOQueue:  # fmt: skip
     """A queue of texts, such as names of files. Raises GraphValueError for none."""
@@ -263,7 +272,8 @@ def range_input_producer(
 
 
 def slice_input_producer(
-    tensor_list: Sequence[Any], num_epochs: int | None = None, shuffle: bool = True, seed: int | None = None, capacity: int = 32,
+    tensor_list: Sequence[Any], num_epochs: int | None = None, shuffle: bool = True, seed: int | None = None,
+    capacity: int = 32,
     shared_name: str | None = None, name: str | None = None,
 ) -> list[Tensor]:  # fmt: skip
     """One row of each of the tensors at a time."""
@@ -295,26 +305,33 @@ def _batch_queue(
 
 
 def batch(
-    tensors: Any, batch_size: Any, num_threads: int = 1, capacity: int = 32, enqueue_many: bool = False, shapes: Any = None,
-    dynamic_pad: bool = False, allow_smaller_final_batch: bool = False, shared_name: str | None = None, name: str | None = None,
+    tensors: Any, batch_size: Any, num_threads: int = 1, capacity: int = 32, enqueue_many: bool = False,
+    shapes: Any = None,
+    dynamic_pad: bool = False, allow_smaller_final_batch: bool = False, shared_name: str | None = None,
+    name: str | None = None,
 ) -> Any:  # fmt: skip
     """Batches of tensors, gathered by threads in a queue."""
     kind = PaddingFIFOQueue if dynamic_pad else FIFOQueue
     with name_scope(name, "batch", flatten(tensors)) as scope:
         return _batch_queue(
-            tensors, lambda types, sizes: kind(capacity, types, sizes, shared_name=shared_name), batch_size, num_threads, enqueue_many,
+            tensors, lambda types, sizes: kind(capacity, types, sizes, shared_name=shared_name), batch_size,
+            num_threads, enqueue_many,
             allow_smaller_final_batch, scope,
         )  # fmt: skip
 
 
 def shuffle_batch(
     tensors: Any, batch_size: Any, capacity: int, min_after_dequeue: int, num_threads: int = 1, seed: int | None = None,
-    enqueue_many: bool = False, shapes: Any = None, allow_smaller_final_batch: bool = False, shared_name: str | None = None,
+    enqueue_many: bool = False, shapes: Any = None, allow_smaller_final_batch: bool = False,
+    shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:  # fmt: skip
     """Batches of tensors, in a random order, gathered by threads in a queue."""
     with name_scope(name, "shuffle_batch", flatten(tensors)) as scope:
         return _batch_queue(
-            tensors, lambda types, sizes: RandomShuffleQueue(capacity, min_after_dequeue, types, sizes, seed=seed, shared_name=shared_name),
+            tensors,
+            lambda types, sizes: RandomShuffleQueue(
+                capacity, min_after_dequeue, types, sizes, seed=seed, shared_name=shared_name
+            ),
             batch_size, num_threads, enqueue_many, allow_smaller_final_batch, scope,
         )  # fmt: skip

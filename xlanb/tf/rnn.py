@@ -65,7 +65,8 @@ def _state_type(dtype: Any, state: Any) -> Any:
 
 
 def dynamic_rnn(
-    cell: Any, inputs: Any, sequence_length: Any = None, initial_state: Any = None, dtype: Any = None, parallel_iterations: int | None = None,
+    cell: Any, inputs: Any, sequence_length: Any = None, initial_state: Any = None, dtype: Any = None,
+    parallel_iterations: int | None = None,
     swap_memory: bool = False, time_major: bool = False, scope: Any = None,
 ) -> tuple[Any, Any]:  # fmt: skip
     """Return the outputs of all steps, [batch, time, ...] (or [time, batch, ...]), and the last
@@ -124,7 +125,8 @@ class _Walk:
             dims = tensor.shape.as_tuple()
             if dims is None or None in dims[2:]:
                 raise GraphValueError(
-                    f"Input size (depth of inputs) must be accessible via shape inference, but saw value None for input={tensor!r}."
+                    "Input size (depth of inputs) must be accessible via shape inference, but saw value None "
+                    f"for input={tensor!r}."
                 )
         self._type = _state_type(dtype, state)
 
@@ -194,12 +196,15 @@ def _kept(over: Tensor, old: Tensor, new: Tensor) -> Tensor:
 
 
 def bidirectional_dynamic_rnn(
-    cell_fw: Any, cell_bw: Any, inputs: Any, sequence_length: Any = None, initial_state_fw: Any = None, initial_state_bw: Any = None,
-    dtype: Any = None, parallel_iterations: int | None = None, swap_memory: bool = False, time_major: bool = False, scope: Any = None,
+    cell_fw: Any, cell_bw: Any, inputs: Any, sequence_length: Any = None, initial_state_fw: Any = None,
+    initial_state_bw: Any = None,
+    dtype: Any = None, parallel_iterations: int | None = None, swap_memory: bool = False, time_major: bool = False,
+    scope: Any = None,
 ) -> tuple[tuple[Any, Any], tuple[Any, Any]]:  # fmt: skip
     """A cell along time, and another one against it: both outputs, both last states."""
     how = {
-        "sequence_length": sequence_length, "dtype": dtype, "parallel_iterations": parallel_iterations, "swap_memory": swap_memory,
+        "sequence_length": sequence_length, "dtype": dtype, "parallel_iterations": parallel_iterations,
+        "swap_memory": swap_memory,
         "time_major": time_major,
     }  # fmt: skip
     time_axis, batch_axis = (0, 1) if time_major else (1, 0)
@@ -265,7 +270,8 @@ def _bounded_step(lengths: Tensor, time: int, old: Any, new: Any) -> Any:
 
 
 def static_bidirectional_rnn(
-    cell_fw: Any, cell_bw: Any, inputs: Sequence[Any], initial_state_fw: Any = None, initial_state_bw: Any = None, dtype: Any = None,
+    cell_fw: Any, cell_bw: Any, inputs: Sequence[Any], initial_state_fw: Any = None, initial_state_bw: Any = None,
+    dtype: Any = None,
     sequence_length: Any = None, scope: Any = None,
 ) -> tuple[list[Any], Any, Any]:  # fmt: skip
     """Unroll one cell forwards and one backwards; return concatenated outputs and both last
@@ -326,7 +332,8 @@ def raw_rnn(
             return later, ended, next_inputs, arrays, next_state, held if next_held is None else next_held
 
         _, _, _, arrays, state, held = while_loop(
-            lambda _t, over, *_: call("LogicalNot", math_ops.reduce_all(over)), step, (time, over, inputs, arrays, state, held),
+            lambda _t, over, *_: call("LogicalNot", math_ops.reduce_all(over)), step,
+            (time, over, inputs, arrays, state, held),
             parallel_iterations=parallel_iterations or 32, swap_memory=swap_memory,
         )  # fmt: skip
         return nest.pack_like(emitted, arrays), state, (held if loop_state is not None else None)

@@ -116,7 +116,8 @@ class GRUCell(RNNCell):
     """A gated recurrent unit (Cho et al. 2014)."""
 
     def __init__(
-        self, num_units: int, activation: Any = None, reuse: Any = None, kernel_initializer: Any = None, bias_initializer: Any = None,
+        self, num_units: int, activation: Any = None, reuse: Any = None, kernel_initializer: Any = None,
+        bias_initializer: Any = None,
         name: str | None = None, dtype: Any = None, **_kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__("gru_cell", name, trainable=True, dtype=dtype, reuse=reuse)
@@ -153,7 +154,8 @@ class BasicLSTMCell(RNNCell):
     """LSTM without peepholes (Zaremba et al. 2015); `forget_bias` is added to the forget gate."""
 
     def __init__(
-        self, num_units: int, forget_bias: float = 1.0, state_is_tuple: bool = True, activation: Any = None, reuse: Any = None,
+        self, num_units: int, forget_bias: float = 1.0, state_is_tuple: bool = True, activation: Any = None,
+        reuse: Any = None,
         name: str | None = None, dtype: Any = None, **_kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__("basic_lstm_cell", name, trainable=True, dtype=dtype, reuse=reuse)
@@ -190,7 +192,8 @@ class LSTMCell(RNNCell):
 
     def __init__(
         self, num_units: int, use_peepholes: bool = False, cell_clip: float | None = None, initializer: Any = None,
-        num_proj: int | None = None, proj_clip: float | None = None, forget_bias: float = 1.0, state_is_tuple: bool = True,
+        num_proj: int | None = None, proj_clip: float | None = None, forget_bias: float = 1.0,
+        state_is_tuple: bool = True,
         activation: Any = None, reuse: Any = None, name: str | None = None, dtype: Any = None, **_kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__("lstm_cell", name, trainable=True, dtype=dtype, reuse=reuse)

@@ -34,11 +34,13 @@ Sampled = tuple[Tensor, Tensor, Tensor]
 
 def _sampler(op_type: str) -> Callable[..., Sampled]:
     def sample(
-        true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, seed: int | None = None, name: str | None = None
+        true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, seed: int | None = None,
+        name: str | None = None
     ) -> Sampled:  # fmt: skip
         first, second = get_seed(seed)
         made = call_op(
-            op_type, true_classes, num_true=num_true, num_sampled=num_sampled, unique=unique, range_max=range_max, seed=first or 0,
+            op_type, true_classes, num_true=num_true, num_sampled=num_sampled, unique=unique, range_max=range_max,
+            seed=first or 0,
             seed2=second or 0, name=name,
         )  # fmt: skip
         candidates, true, sampled = made.outputs
@@ -54,14 +56,18 @@ learned_unigram_candidate_sampler = _sampler("LearnedUnigramCandidateSampler")
 
 
 def fixed_unigram_candidate_sampler(
-    true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, vocab_file: str = "", distortion: float = 1.0,
-    num_reserved_ids: int = 0, num_shards: int = 1, shard: int = 0, unigrams: Any = (), seed: int | None = None, name: str | None = None,
+    true_classes: Any, num_true: int, num_sampled: int, unique: bool, range_max: int, vocab_file: str = "",
+    distortion: float = 1.0,
+    num_reserved_ids: int = 0, num_shards: int = 1, shard: int = 0, unigrams: Any = (), seed: int | None = None,
+    name: str | None = None,
 ) -> Sampled:  # fmt: skip
     """As the others, classes drawn by the weights in `unigrams`."""
     first, second = get_seed(seed)
     made = call_op(
-        "FixedUnigramCandidateSampler", true_classes, num_true=num_true, num_sampled=num_sampled, unique=unique, range_max=range_max,
-        vocab_file=vocab_file, distortion=distortion, num_reserved_ids=num_reserved_ids, num_shards=num_shards, shard=shard,
+        "FixedUnigramCandidateSampler", true_classes, num_true=num_true, num_sampled=num_sampled, unique=unique,
+        range_max=range_max,
+        vocab_file=vocab_file, distortion=distortion, num_reserved_ids=num_reserved_ids, num_shards=num_shards,
+        shard=shard,
         unigrams=[float(u) for u in unigrams], seed=first or 0, seed2=second or 0, name=name,
     )  # fmt: skip
     candidates, true, sampled = made.outputs
@@ -74,7 +80,8 @@ def compute_accidental_hits(
     """Rows, candidates' places and weights where a candidate is a true class."""
     first, second = get_seed(seed)
     made = call_op(
-        "ComputeAccidentalHits", true_classes, sampled_candidates, num_true=num_true, seed=first or 0, seed2=second or 0, name=name
+        "ComputeAccidentalHits", true_classes, sampled_candidates, num_true=num_true, seed=first or 0,
+        seed2=second or 0, name=name
     )  # fmt: skip
     indices, ids, weights = made.outputs
     return indices, ids, weights
@@ -87,7 +94,8 @@ def _sum_rows(x: Tensor) -> Tensor:
 
 
 def _logits_and_labels(
-    weights: Any, biases: Any, labels: Any, inputs: Any, num_sampled: int, num_classes: int, num_true: int, sampled_values: Any,
+    weights: Any, biases: Any, labels: Any, inputs: Any, num_sampled: int, num_classes: int, num_true: int,
+    sampled_values: Any,
     subtract_log_q: bool, remove_accidental_hits: bool, name: str | None, seed: int | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Logits of the true classes and the candidates, and their labels: 1 / num_true and 0."""
@@ -135,26 +143,31 @@ def _hits(targets: Tensor, sampled: Tensor, logits: Tensor, num_sampled: int, nu
 
 
 def nce_loss(
-    weights: Any, biases: Any, labels: Any, inputs: Any, num_sampled: int, num_classes: int, num_true: int = 1, sampled_values: Any = None,
+    weights: Any, biases: Any, labels: Any, inputs: Any, num_sampled: int, num_classes: int, num_true: int = 1,
+    sampled_values: Any = None,
     remove_accidental_hits: bool = False, partition_strategy: str = "mod", name: str = "nce_loss",
 ) -> Tensor:  # fmt: skip
     """Noise-contrastive estimation (Gutmann and Hyvärinen 2010): a loss for each row."""
     logits, targets = _logits_and_labels(
-        weights, biases, labels, inputs, num_sampled, num_classes, num_true, sampled_values, True, remove_accidental_hits, name, None
+        weights, biases, labels, inputs, num_sampled, num_classes, num_true, sampled_values, True,
+        remove_accidental_hits, name, None
     )  # fmt: skip
     losses = sigmoid_cross_entropy_with_logits(labels=targets, logits=logits, name="sampled_losses")
     return _sum_rows(losses)
 
 
 def sampled_softmax_loss(
-    weights: Any, biases: Any, labels: Any, inputs: Any, num_sampled: int, num_classes: int, num_true: int = 1, sampled_values: Any = None,
-    remove_accidental_hits: bool = True, partition_strategy: str = "mod", name: str = "sampled_softmax_loss", seed: int | None = None,
+    weights: Any, biases: Any, labels: Any, inputs: Any, num_sampled: int, num_classes: int, num_true: int = 1,
+    sampled_values: Any = None,
+    remove_accidental_hits: bool = True, partition_strategy: str = "mod", name: str = "sampled_softmax_loss",
+    seed: int | None = None,
 ) -> Tensor:  # fmt: skip
     """Softmax cross entropy over true classes and sampled candidates (Jean et al. 2014), per
     row.
     """
     logits, targets = _logits_and_labels(
-        weights, biases, labels, inputs, num_sampled, num_classes, num_true, sampled_values, True, remove_accidental_hits, name, seed
+        weights, biases, labels, inputs, num_sampled, num_classes, num_true, sampled_values, True,
+        remove_accidental_hits, name, seed
     )  # fmt: skip
     return softmax_cross_entropy_with_logits_v2(
         labels=stop_gradient(targets, name="labels_stop_gradient"), logits=logits

@@ -116,7 +116,8 @@ class Saver:
     def __init__(
         self, var_list: Any = None, reshape: bool = False, sharded: bool = False, max_to_keep: int | None = 5,
         keep_checkpoint_every_n_hours: float = 10000.0, name: str | None = None, restore_sequentially: bool = False,
-        saver_def: Any = None, builder: Any = None, defer_build: bool = False, allow_empty: bool = False, write_version: Any = None,
+        saver_def: Any = None, builder: Any = None, defer_build: bool = False, allow_empty: bool = False,
+        write_version: Any = None,
         pad_step_number: bool = False, save_relative_paths: bool = False, filename: str | None = None,
     ) -> None:  # fmt: skip
         if saver_def is not None or builder is not None:
@@ -148,7 +149,8 @@ class Saver:
         self._kept = [p for p in checkpoint_paths if checkpoint_exists(p)]
 
     def save(
-        self, sess: Any, save_path: str, global_step: Any = None, latest_filename: str | None = None, meta_graph_suffix: str = "meta",
+        self, sess: Any, save_path: str, global_step: Any = None, latest_filename: str | None = None,
+        meta_graph_suffix: str = "meta",
         write_meta_graph: bool = True, write_state: bool = True,
     ) -> str:  # fmt: skip
         """Write a checkpoint and return its name: `save_path`, followed by "-STEP" if there is a

@@ -92,7 +92,8 @@ class SparseTensor:
         parts = tuple(value) if isinstance(value, tuple | list) else ()
         if len(parts) != 3:
             raise FeedError(
-                f"cannot feed {type(value).__name__} for the sparse tensor {self.values.name!r}: give tf.SparseTensorValue(indices, values, dense_shape)"
+                f"cannot feed {type(value).__name__} for the sparse tensor {self.values.name!r}: give "
+                "tf.SparseTensorValue(indices, values, dense_shape)"
             )
         return list(zip((self.indices, self.values, self.dense_shape), parts, strict=True))
 
@@ -135,7 +136,8 @@ def sparse_tensor_dense_matmul(
     with name_scope(name, "SparseTensorDenseMatMul", [a.indices, a.values, b]) as scope:
         dense = convert_to_tensor(b, name="b")
         made = call(
-            "SparseTensorDenseMatMul", a.indices, a.values, a.dense_shape, dense, adjoint_a=adjoint_a, adjoint_b=adjoint_b, name=scope
+            "SparseTensorDenseMatMul", a.indices, a.values, a.dense_shape, dense, adjoint_a=adjoint_a,
+            adjoint_b=adjoint_b, name=scope
         )  # fmt: skip
         rows = a.shape.as_list()[1 if adjoint_a else 0] if a.shape.rank == 2 else None
         columns = dense.shape.as_list()[0 if adjoint_b else 1] if dense.shape.rank == 2 else None
@@ -144,12 +146,14 @@ def sparse_tensor_dense_matmul(
 
 
 def sparse_to_dense(
-    sparse_indices: Any, output_shape: Any, sparse_values: Any, default_value: Any = 0, validate_indices: bool = True, name: str | None = None
+    sparse_indices: Any, output_shape: Any, sparse_values: Any, default_value: Any = 0, validate_indices: bool = True,
+    name: str | None = None
 ) -> Tensor:  # fmt: skip
     """A dense tensor with these values at these places."""
     values = convert_to_tensor(sparse_values)
     made = call(
-        "SparseToDense", sparse_indices, output_shape, values, convert_to_tensor(default_value, values.dtype.base_dtype),
+        "SparseToDense", sparse_indices, output_shape, values,
+        convert_to_tensor(default_value, values.dtype.base_dtype),
         validate_indices=validate_indices, name=name,
     )  # fmt: skip
     size = constant_value(convert_to_tensor(output_shape))
@@ -240,7 +244,8 @@ def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
 
 
 def embedding_lookup_sparse(
-    params: Any, sp_ids: Any, sp_weights: Any = None, partition_strategy: str = "mod", name: str | None = None, combiner: str | None = None,
+    params: Any, sp_ids: Any, sp_weights: Any = None, partition_strategy: str = "mod", name: str | None = None,
+    combiner: str | None = None,
     max_norm: Any = None,
 ) -> Any:  # fmt: skip
     """For each row of ids, the sum, mean or sqrtn of their embeddings, optionally weighted."""

@@ -38,7 +38,8 @@ class TextFileInitializer:
     """Keys and values of a text file: of each line the whole (-1), its number (-2), or a column."""
 
     def __init__(
-        self, filename: Any, key_dtype: Any, key_index: int, value_dtype: Any, value_index: int, vocab_size: int | None = None,
+        self, filename: Any, key_dtype: Any, key_index: int, value_dtype: Any, value_index: int,
+        vocab_size: int | None = None,
         delimiter: str = "\t", name: str | None = None,
     ) -> None:  # fmt: skip
         self.filename = convert_to_tensor(filename, dtypes.string)
@@ -72,7 +73,8 @@ class HashTable:
     ) -> None:
         self.key_dtype, self.value_dtype = initializer.key_dtype, initializer.value_dtype
         self.resource_handle = call(
-            "HashTableV2", key_dtype=self.key_dtype, value_dtype=self.value_dtype, shared_name=shared_name or "", use_node_name_sharing=True,
+            "HashTableV2", key_dtype=self.key_dtype, value_dtype=self.value_dtype, shared_name=shared_name or "",
+            use_node_name_sharing=True,
             name=name or "hash_table",
         )  # fmt: skip
         self._default = convert_to_tensor(default_value, self.value_dtype)
@@ -109,7 +111,8 @@ class MutableHashTable:
     ) -> None:
         self.key_dtype, self.value_dtype = as_dtype(key_dtype), as_dtype(value_dtype)
         self.resource_handle = call(
-            "MutableHashTableV2", key_dtype=self.key_dtype, value_dtype=self.value_dtype, shared_name=shared_name or "", use_node_name_sharing=True,
+            "MutableHashTableV2", key_dtype=self.key_dtype, value_dtype=self.value_dtype,
+            shared_name=shared_name or "", use_node_name_sharing=True,
             name=name,
         )  # fmt: skip
         self._default = convert_to_tensor(default_value, self.value_dtype)
@@ -117,7 +120,8 @@ class MutableHashTable:
     def insert(self, keys: Any, values: Any, name: str | None = None) -> Operation:
         """Set values of keys."""
         return call_op(
-            "LookupTableInsertV2", self.resource_handle, convert_to_tensor(keys, self.key_dtype), convert_to_tensor(values, self.value_dtype), name=name
+            "LookupTableInsertV2", self.resource_handle, convert_to_tensor(keys, self.key_dtype),
+            convert_to_tensor(values, self.value_dtype), name=name
         )  # fmt: skip
 
     def lookup(self, keys: Any, name: str | None = None) -> Tensor:

@@ -159,7 +159,8 @@ class OpContext:
         except NotConstantError as error:
             index %= self.input_count
             raise NotConstantError(
-                f"input {index} of node {self.op.name!r} ({self.op.type}) must be a compile-time constant, but it depends on {error}"
+                f"input {index} of node {self.op.name!r} ({self.op.type}) must be a compile-time constant, but "
+                f"it depends on {error}"
             ) from None
 
     def known(self, x: HloInstruction) -> np.ndarray[Any, Any] | None:
@@ -201,7 +202,8 @@ class OpContext:
         found = self.bounded_ints(index)
         if self.shape(index).rank > 1 or min(found, default=0) < 0 or len(found) > MOST_DIMENSIONS:
             self.fail(
-                f"input {index} must be a vector of sizes, at most {MOST_DIMENSIONS}, none of them negative, not {found[:70]}"
+                f"input {index} must be a vector of sizes, at most {MOST_DIMENSIONS}, none of them negative, "
+                f"not {found[:70]}"
             )
         return found
 
@@ -335,8 +337,8 @@ class OpContext:
     def _read(self, variable: VariableState, index: int) -> HloInstruction:
         if variable.value is None:
             raise UninitializedError(
-                f"Attempting to use uninitialized value {variable.name} in node {self.op.name!r} ({self.op.type}), input {index}; "
-                "run tf.global_variables_initializer() first, or load_variables()"
+                f"Attempting to use uninitialized value {variable.name} in node {self.op.name!r} ({self.op.type}), "
+                f"input {index}; run tf.global_variables_initializer() first, or load_variables()"
             )
         return variable.value
 

@@ -124,7 +124,8 @@ class _States:
             differ = [p for p, b in first if (p, 1 - b) in others[0]]
             if len(others) != 1 or not differ:
                 raise GraphError(
-                    f"node {op.name!r} ({op.type}) merges {', '.join(t.name for t in op.inputs)}, which are not on the two branches of one predicate"
+                    f"node {op.name!r} ({op.type}) merges {', '.join(t.name for t in op.inputs)}, which are not "
+                    "on the two branches of one predicate"
                 )
             pred = max(differ, key=lambda p: -len(self.pred_state[p]))
             self.ends[op] = (pred, state)
@@ -293,6 +294,7 @@ def _drop_dead(graph: Graph, states: _States) -> None:
         if op.type == "_Retval" and states.of_op[op]:
             dead = op.inputs[0]
             raise GraphError(
-                f"tensor {dead.name!r} ({dead.op.type}) is on a branch that is not always taken: it has no value outside of the branch"
+                f"tensor {dead.name!r} ({dead.op.type}) is on a branch that is not always taken: it has no "
+                "value outside of the branch"
             )
     graph.remove_ops([op for op in graph if states.of_op.get(op) or op.type in SWITCH])

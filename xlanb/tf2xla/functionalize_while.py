@@ -154,7 +154,8 @@ def _drop(graph: Graph, frame: WhileFrame) -> None:
         reader = next((r for t in op.outputs for r in t.uses if r not in gone), None)
         if reader is not None:
             raise GraphError(
-                f"node {reader.name!r} ({reader.type}) reads {op.name!r} , which is inside the loop {frame.name!r}, from outside"
+                f"node {reader.name!r} ({reader.type}) reads {op.name!r} , which is inside the loop "
+                f"{frame.name!r}, from outside"
             )
     graph.remove_ops(gone)
 

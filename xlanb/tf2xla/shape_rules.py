@@ -56,13 +56,19 @@ def _alike(s: ShapeSolver, tensors: Sequence[Tensor]) -> None:
             s.set_dims(t, known)
 
 
-@_demands("Identity", "Snapshot", "StopGradient", "PreventGradient", "Cast", "Neg", "Abs", "Sign", "Square", "Sqrt", "Rsqrt",
-          "Exp", "Expm1", "Log", "Log1p", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Tanh", "Asinh", "Acosh", "Atanh",
-          "Sigmoid", "Erf", "Erfc", "Erfinv", "Lgamma", "Digamma", "Relu", "Relu6", "Elu", "Selu", "LeakyRelu", "Softplus", "Softsign", "Softmax",
-          "LogSoftmax", "Reciprocal", "Inv", "Floor", "Ceil", "Round", "Rint", "IsNan", "IsInf", "IsFinite", "LogicalNot", "ZerosLike", "OnesLike",
-          "Conj", "Real", "Imag", "Cumsum", "Cumprod", "Reverse", "ReverseV2", "CheckNumerics", "ReluGrad", "Relu6Grad", "EluGrad",
-          "SoftplusGrad", "TanhGrad", "SigmoidGrad", "SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "Enter", "RefEnter", "Exit", "RefExit",
-          "NextIteration", "RefNextIteration", "EnsureShape", "InvertPermutation", "ReadVariableOp", "AssignVariableOp", "AssignAddVariableOp",
+@_demands("Identity", "Snapshot", "StopGradient", "PreventGradient", "Cast", "Neg", "Abs", "Sign", "Square", "Sqrt",
+          "Rsqrt", "Exp", "Expm1", "Log", "Log1p", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Tanh",
+          "Asinh", "Acosh", "Atanh",
+          "Sigmoid", "Erf", "Erfc", "Erfinv", "Lgamma", "Digamma", "Relu", "Relu6", "Elu", "Selu", "LeakyRelu",
+          "Softplus", "Softsign", "Softmax",
+          "LogSoftmax", "Reciprocal", "Inv", "Floor", "Ceil", "Round", "Rint", "IsNan", "IsInf", "IsFinite",
+          "LogicalNot", "ZerosLike", "OnesLike",
+          "Conj", "Real", "Imag", "Cumsum", "Cumprod", "Reverse", "ReverseV2", "CheckNumerics", "ReluGrad",
+          "Relu6Grad", "EluGrad",
+          "SoftplusGrad", "TanhGrad", "SigmoidGrad", "SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "Enter", "RefEnter",
+          "Exit", "RefExit",
+          "NextIteration", "RefNextIteration", "EnsureShape", "InvertPermutation", "ReadVariableOp",
+          "AssignVariableOp", "AssignAddVariableOp",
           "AssignSubVariableOp", "Assign", "AssignAdd", "AssignSub", "LRN", "DebugIdentity")  # fmt: skip
 def _one_shape(s: ShapeSolver, op: Operation) -> None:
     with_shape = op.inputs[:1] if op.type in {"Cumsum", "Cumprod", "Reverse", "ReverseV2"} else op.inputs
@@ -95,8 +101,9 @@ def _switch(s: ShapeSolver, op: Operation) -> None:
     s.with_rank(op.inputs[1], 0)
 
 
-_BROADCAST = ("Add", "AddV2", "Sub", "Mul", "Div", "RealDiv", "DivNoNan", "MulNoNan", "FloorDiv", "TruncateDiv", "Mod", "FloorMod", "Pow", "Maximum",
-              "Minimum", "SquaredDifference", "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "LogicalAnd", "LogicalOr",
+_BROADCAST = ("Add", "AddV2", "Sub", "Mul", "Div", "RealDiv", "DivNoNan", "MulNoNan", "FloorDiv", "TruncateDiv", "Mod",
+              "FloorMod", "Pow", "Maximum", "Minimum", "SquaredDifference", "Equal", "NotEqual", "Less", "LessEqual",
+              "Greater", "GreaterEqual", "LogicalAnd", "LogicalOr",
               "Atan2", "Xdivy", "Xlogy", "SelectV2", "BitwiseAnd", "BitwiseOr", "BitwiseXor")  # fmt: skip
 
 
@@ -550,8 +557,9 @@ def _of_update(s: ShapeSolver, op: Operation) -> None:
 _RULES.update({
     prefix + name: _of_update
     for prefix in ("Apply", "ResourceApply")
-    for name in ("GradientDescent", "Momentum", "KerasMomentum", "Adagrad", "AdagradV2", "Adam", "AdaMax", "RMSProp", "CenteredRMSProp", "Adadelta", "Ftrl",
-                 "FtrlV2", "AdamWithAmsgrad", "AddSign", "PowerSign", "ProximalGradientDescent", "ProximalAdagrad")
+    for name in ("GradientDescent", "Momentum", "KerasMomentum", "Adagrad", "AdagradV2", "Adam", "AdaMax", "RMSProp",
+                 "CenteredRMSProp", "Adadelta", "Ftrl", "FtrlV2", "AdamWithAmsgrad", "AddSign", "PowerSign",
+                 "ProximalGradientDescent", "ProximalAdagrad")
 })  # fmt: skip
 
 

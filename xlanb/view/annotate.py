@@ -26,8 +26,10 @@ def annotated_html(annotation: Annotation) -> str:
     rows = "\n".join(_line(s, most) for s in annotation.lines if s.text or s.number > 1)
     title = escape(annotation.title or "HLO")
     return (
-        f'<div role="group" aria-label="{title}, annotated" style="{_MONO};border:1px solid rgba(128,128,128,.35);border-radius:4px;'
-        f'padding:4px 0;overflow-x:auto"><div style="padding:0 8px 4px;opacity:.8">{title}: {head}</div>\n{rows}\n</div>'
+        f'<div role="group" aria-label="{title}, annotated" style="{_MONO};border:1px solid '
+        "rgba(128,128,128,.35);border-radius:4px;"
+        f'padding:4px 0;overflow-x:auto"><div style="padding:0 8px 4px;opacity:.8">{title}: '
+        f"{head}</div>\n{rows}\n</div>"
     )
 
 
@@ -38,7 +40,8 @@ def _line(line: SourceLine, most: float) -> str:
     share = f"{line.share:.0%}" if line.share >= 0.005 else "&lt;1%" if line.share else ""
     text = (
         f'<span style="display:inline-block;width:3.5em;text-align:right;padding-right:1em;opacity:.85">{share}</span>'
-        f'<span style="display:inline-block;width:2.5em;text-align:right;padding-right:1em;opacity:.6">{line.number}</span>'
+        '<span style="display:inline-block;width:2.5em;text-align:right;padding-right:1em;opacity:.6">'
+        f"{line.number}</span>"
         f'<span style="white-space:pre">{escape(line.text)}</span>'
     )
     if not line.hlo:
@@ -49,7 +52,8 @@ def _line(line: SourceLine, most: float) -> str:
     )
     return (
         f'<details style="{tint}"><summary style="cursor:pointer;padding-left:4px">{text}</summary>'
-        f'<div style="padding:2px 8px 6px 60px;background:rgba(128,128,128,.10)"><div style="opacity:.8">{spent}</div>{parts}</div></details>'
+        '<div style="padding:2px 8px 6px 60px;background:rgba(128,128,128,.10)"><div '
+        f'style="opacity:.8">{spent}</div>{parts}</div></details>'
     )
 
 
@@ -60,5 +64,6 @@ def _part(title: str, lines: tuple[str, ...]) -> str:
     is_open = " open" if title == "HLO" else ""
     return (
         f'<details{is_open}><summary style="cursor:pointer">{title} ({len(lines)})</summary>'
-        f'<pre style="margin:2px 0 4px;max-height:18em;overflow:auto;white-space:pre;font-size:11px">{body}</pre></details>'
+        '<pre style="margin:2px 0 '
+        f'4px;max-height:18em;overflow:auto;white-space:pre;font-size:11px">{body}</pre></details>'
     )

@@ -13,8 +13,12 @@ from xlanb.view.packing import packed_text
 _FOLDER = Path(__file__).parent / "step"
 # In the order of their imports. Every top-level name is unique, as all share one scope.
 _MODULES = tuple(
-    "dom store highlight loops layers stay measure route edges trails stubs stublist place outline bundles part rim scene ghosts colours shapes save minimap fly opening focus pointer graph predict picture replay text textpane splitter code compare why pair overlay attempt numerics charts tpu gpu "
-    "sharding source side passes branches cell walk order progress traits stale live find beside start fullscreen graphpane filmlineage filmplan filmtime filmwords filmdraw filmsave filmbar filmpane pins keys panes around frame main".split()
+    "dom store highlight loops layers stay measure route edges trails stubs stublist place outline bundles part "
+    "rim scene ghosts colours shapes save minimap fly opening focus pointer graph predict picture replay text "
+    "textpane splitter code compare why pair overlay attempt numerics charts tpu gpu "
+    "sharding source side passes branches cell walk order progress traits stale live find beside start "
+    "fullscreen graphpane filmlineage filmplan filmtime filmwords filmdraw filmsave filmbar filmpane pins keys "
+    "panes around frame main".split()
 )
 _STARTERS = ("unpack", "saved")  # of the output that has program and style
 _LOADERS = ("loader", "standin")  # of every output

@@ -51,7 +51,10 @@ def _of_trace(trace: Trace) -> Iterator[str]:
     failed = next((s for s in trace if s.failed), None)
     yield f"{trace.name}: {_counted(len(trace), 'stage')}, {len(trace.changed)} changed something"
     if failed is not None:
-        yield f"failed at stage {failed.index}, {failed.name}: {(failed.error or '').splitlines()[0] if failed.error else ''}"
+        yield (
+            f"failed at stage {failed.index}, {failed.name}: "
+            f"{(failed.error or '').splitlines()[0] if failed.error else ''}"
+        )
     yield _changed(trace)
     yield _program(trace)
     yield _code(trace)

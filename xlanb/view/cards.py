@@ -25,7 +25,10 @@ _OPEN: Final = 3  # decisions that are shown with their conditions at first
 _FAILS, _HOLDS = "#c4453c", "#2f8c5b"
 _CARD: Final = "font:13px/1.5 system-ui,sans-serif;max-width:80em"
 _CODE: Final = "font:12px ui-monospace,Menlo,Consolas,monospace;overflow-wrap:anywhere"
-_CELL: Final = "font:13px/1.5 system-ui,sans-serif;color:inherit;text-align:left;vertical-align:top;padding:1px 12px 1px 0;border:0"
+_CELL: Final = (
+    "font:13px/1.5 system-ui,sans-serif;color:inherit;text-align:left;vertical-align:top;padding:1px 12px 1px "
+    "0;border:0"
+)
 _QUIET: Final = "opacity:.75"
 
 
@@ -131,7 +134,8 @@ def _session(session: Session) -> str:
 def _facts(rows: Iterable[tuple[str, str]]) -> str:
     """Names and values (HTML), without those that have none."""
     lines = (
-        f'<tr><th scope="row" style="{_CELL};opacity:.75;font-weight:normal">{escape(name)}</th><td style="{_CELL}">{value}</td></tr>'
+        f'<tr><th scope="row" style="{_CELL};opacity:.75;font-weight:normal">{escape(name)}</th><td '
+        f'style="{_CELL}">{value}</td></tr>'
         for name, value in rows
         if value
     )

@@ -42,7 +42,8 @@ def dot_html(graph: DotGraph) -> str:
     data = base64.b64encode(svg.encode("utf-8", "replace")).decode()
     words = escape(f"{graph.title}: {_size(graph)}{note}")
     return (
-        f'<figure style="margin:0"><figcaption style="font:13px system-ui,sans-serif;padding:4px 0">{words}</figcaption>'
+        '<figure style="margin:0"><figcaption style="font:13px system-ui,sans-serif;padding:4px '
+        f'0">{words}</figcaption>'
         f'<div style="overflow:auto;max-height:80vh"><img alt="{words}" style="max-width:none;background:#fff" '
         f'src="data:image/svg+xml;base64,{data}"/></div></figure>'
     )

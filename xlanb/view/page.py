@@ -48,7 +48,8 @@ def whole_page(body: str, title: str) -> str:
     """A piece of HTML as a page of its own."""
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="color-scheme" content="light dark">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="color-scheme" '
+        'content="light dark">\n'
         f'</head>\n<body style="margin:0">\n{body}\n</body>\n</html>\n'
     )
 
@@ -112,7 +113,10 @@ def _program_html(trace: Trace) -> str:
             given = stage.given_after
             if isinstance(given, kind):
                 text = clip("\n".join(artifact_text(given).splitlines()[:_PROGRAM_LINES]), _PROGRAM_CHARACTERS)
-                return f"<details><summary>The program after {escape(clip(stage.name, 80))}</summary>\n{pre_html(text)}\n</details>"
+                return (
+                    "<details><summary>The program after "
+                    f"{escape(clip(stage.name, 80))}</summary>\n{pre_html(text)}\n</details>"
+                )
     return ""
 
 
@@ -160,14 +164,16 @@ def passes_html(trace: Trace) -> str:
     """
     told = [s for s in trace if s.changed or s.failed]
     rows = "\n".join(
-        f"<tr><td>{s.index}</td><td>{escape(s.name)}</td><td>{escape(time_text(s.seconds))}</td><td>{escape(clip(s.describe().removeprefix(f'{s.name}: '), 200))}</td></tr>"
+        f"<tr><td>{s.index}</td><td>{escape(s.name)}</td><td>{escape(time_text(s.seconds))}</td>"
+        f"<td>{escape(clip(s.describe().removeprefix(f'{s.name}: '), 200))}</td></tr>"
         for s in told[:_TABLE_ROWS]
     )
     rest = len(told) - _TABLE_ROWS
     more = f"<p>{rest:,} more stages changed something.</p>" if rest > 0 else ""
     head = "".join(f"<th>{name}</th>" for name in ("", "stage", "time", "what it did"))
     return (
-        f"<p><b>{escape(clip(trace.name, 200))}</b>: {len(trace)} stage{'s' * (len(trace) != 1)}, {len(trace.changed)} changed something</p>\n"
+        f"<p><b>{escape(clip(trace.name, 200))}</b>: {len(trace)} stage{'s' * (len(trace) != 1)}, "
+        f"{len(trace.changed)} changed something</p>\n"
         f"<table><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table>{more}"
     )
 

@@ -195,7 +195,8 @@ class Pool:
         if entry is not None:
             shown = entry.instructions[-self.limits.text_lines :]
             if len(shown) < len(entry.instructions):
-                note = f"The first {len(entry.instructions) - len(shown):,} instructions of the entry are not shown. {note}".strip()
+                rest = len(entry.instructions) - len(shown)
+                note = f"The first {rest:,} instructions of the entry are not shown. {note}".strip()
             heading = partial(computation_heading, entry=True)
             chunks.append(self._chunk(entry, "entry", heading, shown, "}", parts.get(entry.name)))
             first = len(entry.instructions) - len(shown)

@@ -78,7 +78,8 @@ def _clustering_html(clustering: Clustering) -> str:
             lines = [*lines[:_HLO_LINES], f"... {len(lines) - _HLO_LINES:,} more lines"]
         parts.append(
             f"<details><summary>{escape(cluster.name)}: {len(cluster)} nodes, its HLO</summary>"
-            f'<pre style="white-space:pre;overflow:auto;max-height:30em;font-size:12px">{escape(chr(10).join(lines))}</pre></details>'
+            '<pre style="white-space:pre;overflow:auto;max-height:30em;font-size:12px">'
+            f"{escape(chr(10).join(lines))}</pre></details>"
         )
     return "\n".join(parts)
 
@@ -140,7 +141,8 @@ def _edge_label(flows: Sequence[Flow]) -> tuple[str, str]:
     """Return an edge's label, and its full description."""
     data = [f for f in flows if f.kind != "control"]
     texts = [
-        f"{f.tensor}: {f.type}{'' if f.kind == 'data' else f' ({f.kind})'}, output {f.output} to parameter {f.parameter}"
+        f"{f.tensor}: {f.type}{'' if f.kind == 'data' else f' ({f.kind})'}, output {f.output} to parameter "
+        f"{f.parameter}"
         for f in data
     ]
     if not data:
@@ -163,8 +165,9 @@ def _svg(
     ends = [places[edge][0] + 4 + len(labels[edge][0]) * _SMALL for edge in places]
     width, height = max([drawing.width, *ends]) + 20, drawing.height + 20
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(what)}" viewBox="-10 -10 {width:.0f} {height:.0f}" '
-        f'width="{width:.0f}" height="{height:.0f}" style="{_STYLE}"><title>{escape(what)}</title>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(what)}" viewBox="-10 -10 '
+        f'{width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" '
+        f'style="{_STYLE}"><title>{escape(what)}</title>'
     )
     lines = [_edge_svg(drawing.edges[edge], labels[edge], places[edge]) for edge in places]
     shapes = [_box_svg(drawing.nodes[key], box) for key, box in boxes.items()]
@@ -201,9 +204,11 @@ def _edge_svg(points: Sequence[tuple[float, float]], label: tuple[str, str], pla
     )
     dash = ' stroke-dasharray="4 3"' if label[0] == "control" else ""
     return (
-        f'<g><title>{escape(label[1])}</title><path d="{path}" fill="none" stroke="currentColor" stroke-opacity="0.55"{dash}/>'
+        f'<g><title>{escape(label[1])}</title><path d="{path}" fill="none" stroke="currentColor" '
+        f'stroke-opacity="0.55"{dash}/>'
         f'<path d="{head}" fill="currentColor" fill-opacity="0.55"/>'
-        f'<text x="{place[0] + 4:.1f}" y="{place[1]:.1f}" fill="currentColor" font-size="10">{escape(label[0])}</text></g>'
+        f'<text x="{place[0] + 4:.1f}" y="{place[1]:.1f}" fill="currentColor" '
+        f'font-size="10">{escape(label[0])}</text></g>'
     )
 
 
@@ -219,7 +224,8 @@ def _box_svg(place: tuple[float, float, float, float], box: _Box) -> str:
     ]
     return (
         f'<g><title>{escape(box.title)}</title><rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" '
-        f'rx="{3 if box.colour else 12}" fill="{colour}" fill-opacity="{opacity}" stroke="{colour}"/>{"".join(texts)}</g>'
+        f'rx="{3 if box.colour else 12}" fill="{colour}" fill-opacity="{opacity}" '
+        f'stroke="{colour}"/>{"".join(texts)}</g>'
     )
 
 
@@ -248,8 +254,8 @@ def diff_svg(diff: ClusteringDiff) -> str:
     width = 2 * _WIDTH + _SPAN
     what = f"{len(diff.changes)} of {len(diff.nodes)} nodes differ"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(what)}" viewBox="0 -4 {width:.0f} {height:.0f}" '
-        f'width="{width:.0f}" height="{height:.0f}" style="{_STYLE}"><title>{escape(what)}</title>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(what)}" viewBox="0 -4 {width:.0f} '
+        f'{height:.0f}" width="{width:.0f}" height="{height:.0f}" style="{_STYLE}"><title>{escape(what)}</title>'
     ]
     parts += _bands(pairs, places, scale, diff)
     for index, (side, place) in enumerate(zip(sides, places, strict=True)):
@@ -294,9 +300,14 @@ def _bands(
             used[1, new] += number
             same = (_OUTSIDE if old == _OUTSIDE else diff.became.get(old)) == new
             half = (x + u) / 2
-            path = f"M{x} {y:.1f} C{half} {y:.1f} {half} {v:.1f} {u} {v:.1f} v{thick:.1f} C{half} {v + thick:.1f} {half} {y + thick:.1f} {x} {y + thick:.1f} Z"
+            path = (
+                f"M{x} {y:.1f} C{half} {y:.1f} {half} {v:.1f} {u} {v:.1f} v{thick:.1f} C{half} "
+                f"{v + thick:.1f} {half} {y + thick:.1f} {x} {y + thick:.1f} Z"
+            )
             colour = "currentColor" if same else "#b5527a"
             yield (
-                f'<g><title>{number} nodes: {escape(old)} to {escape(new)}</title><path d="{path}" fill="{colour}" fill-opacity="{0.14 if same else 0.4}"/>'
-                f'<text x="{half:.1f}" y="{(y + v + thick) / 2 + 4:.1f}" text-anchor="middle" font-size="10" fill="currentColor">{"" if same else "~ "}{number}</text></g>'
+                f'<g><title>{number} nodes: {escape(old)} to {escape(new)}</title><path d="{path}" '
+                f'fill="{colour}" fill-opacity="{0.14 if same else 0.4}"/>'
+                f'<text x="{half:.1f}" y="{(y + v + thick) / 2 + 4:.1f}" text-anchor="middle" font-size="10" '
+                f'fill="currentColor">{"" if same else "~ "}{number}</text></g>'
             )

@@ -50,7 +50,8 @@ def shape_text(shape: Shape) -> str:
     if any(d < 0 for d in shape.dimensions):
         return f"{shape}: no fixed size"
     lines = [
-        f"{shape}: {shape.element_count:,} element{'' if shape.element_count == 1 else 's'}, {bytes_text(shape.byte_size)}"
+        f"{shape}: {shape.element_count:,} element{'' if shape.element_count == 1 else 's'}, "
+        f"{bytes_text(shape.byte_size)}"
     ]
     if shape.dimensions and shape.layout is not None:
         lines.append(layout_text(shape.layout))
@@ -138,8 +139,9 @@ def _edges(places: Sequence[Sequence[int]], r: int, c: int, size: int) -> str:
 def _cell(c: int, r: int, place: int, along: float, edges: str) -> str:
     x, y = c * _CELL_W, r * _CELL_H
     return (
-        f'<rect x="{x}" y="{y}" width="{_CELL_W}" height="{_CELL_H}" fill="#2867d6" fill-opacity="{0.06 + 0.34 * along:.2f}" '
-        f'stroke="currentColor" stroke-opacity="0.25"/><text x="{x + _CELL_W / 2}" y="{y + 15}" text-anchor="middle" fill="currentColor">{place}</text>{edges}'
+        f'<rect x="{x}" y="{y}" width="{_CELL_W}" height="{_CELL_H}" fill="#2867d6" '
+        f'fill-opacity="{0.06 + 0.34 * along:.2f}" stroke="currentColor" stroke-opacity="0.25"/><text '
+        f'x="{x + _CELL_W / 2}" y="{y + 15}" text-anchor="middle" fill="currentColor">{place}</text>{edges}'
     )
 
 

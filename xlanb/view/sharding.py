@@ -122,16 +122,19 @@ def _cell(column: int, row: int, width: int, height: int, text: str, title: str,
     x, y = column * width, row * height
     shown = text if len(text) * 7 <= width - 6 else text[: max(1, (width - 13) // 7)] + "…"
     return (
-        f'<g><title>{escape(title)}</title><rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{_HUES[device % len(_HUES)]}" fill-opacity="0.22" '
-        f'stroke="currentColor" stroke-opacity="0.45"/><text x="{x + width / 2}" y="{y + height / 2 + 4}" text-anchor="middle" fill="currentColor">{escape(shown)}</text></g>'
+        f'<g><title>{escape(title)}</title><rect x="{x}" y="{y}" width="{width}" height="{height}" '
+        f'fill="{_HUES[device % len(_HUES)]}" fill-opacity="0.22" stroke="currentColor" stroke-opacity="0.45"/><text '
+        f'x="{x + width / 2}" y="{y + height / 2 + 4}" text-anchor="middle" '
+        f'fill="currentColor">{escape(shown)}</text></g>'
     )
 
 
 def _svg(cells: Sequence[str], width: int, height: int, caption: str, label: str) -> str:
     wide = max(width, 7 * len(caption)) + 8
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(f"{label}: {caption}")}" viewBox="-4 -4 {wide} {height + 30}" '
-        f'width="{wide}" height="{height + 30}" style="{_STYLE};display:block">{"".join(cells)}'
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(f"{label}: {caption}")}" '
+        f'viewBox="-4 -4 {wide} {height + 30}" width="{wide}" height="{height + 30}" '
+        f'style="{_STYLE};display:block">{"".join(cells)}'
         f'<text x="0" y="{height + 17}" fill="currentColor" opacity="0.8">{escape(caption)}</text></svg>'
     )
 

@@ -103,7 +103,10 @@ def artifact_text(artifact: object) -> str:
         return program_text(artifact)
     if isinstance(artifact, CacheRecord):
         found = "hit" if artifact.hit else "miss"
-        return f"cache {found}: {artifact.signature} ({artifact.hits} hits, {artifact.misses} misses, {artifact.entries} entries)"
+        return (
+            f"cache {found}: {artifact.signature} ({artifact.hits} hits, {artifact.misses} misses, "
+            f"{artifact.entries} entries)"
+        )
     return str(artifact)
 
 
@@ -119,7 +122,8 @@ def execution_text(record: ExecutionRecord) -> str:
     """Wall time, kernels with the slowest first, results."""
     lines = [f"ran in {time_text(record.seconds)}" + (f" (of {record.runs} runs)" if record.runs > 1 else "")]
     lines.extend(
-        f"  {time_text(k.seconds):>9}  {k.name}  {bytes_text(k.bytes_accessed)}  {k.flops:,} flops  {_limit(k)}{k.op_name}".rstrip()
+        f"  {time_text(k.seconds):>9}  {k.name}  {bytes_text(k.bytes_accessed)}  {k.flops:,} flops  "
+        f"{_limit(k)}{k.op_name}".rstrip()
         for k in sorted(record.kernels, key=lambda k: -k.seconds)
     )
     lines.extend(f"  {shape} {text}" for shape, text in record.results)

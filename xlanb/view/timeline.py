@@ -124,7 +124,8 @@ def _trace(go: Any, device: str, bars: Sequence[_Bar]) -> Any:
         name=_WORDS.get(device, device),
         marker={"color": _COLOURS.get(device, _OTHER), "line": {"width": 0.5, "color": "rgba(0,0,0,0.35)"}},
         customdata=[_custom(b.node) for b in bars],
-        hovertemplate="<b>%{customdata[0]}</b> (%{customdata[1]})<br>%{x:.2f} us from %{base:.2f}<br>%{customdata[2]}%{customdata[3]}<extra></extra>",
+        hovertemplate="<b>%{customdata[0]}</b> (%{customdata[1]})<br>%{x:.2f} us from "
+        "%{base:.2f}<br>%{customdata[2]}%{customdata[3]}<extra></extra>",
     )
 
 

@@ -37,7 +37,8 @@ def warp_html(trace: WarpTrace) -> str:
     return (
         f'{_STYLE}<div style="margin:.3em 0;font:13px system-ui,sans-serif">{head}</div>'
         f'<div style="overflow:auto;max-height:560px" tabindex="0" role="region" aria-label="lanes of a warp">'
-        f'<table class="xw"><tr><th>line</th><th style="text-align:left">instruction</th>{lanes}</tr>{rows}</table></div>{more}{cut}'
+        '<table class="xw"><tr><th>line</th><th '
+        f'style="text-align:left">instruction</th>{lanes}</tr>{rows}</table></div>{more}{cut}'
     )
 
 
@@ -47,7 +48,10 @@ def _row(step: WarpStep, lanes: int) -> str:
     cells = "".join(_cell(v, low, high) for v in values)
     kind = ' class="b"' if "@llvm.nvvm.bar" in step.text or "@llvm.nvvm.shfl" in step.text else ""
     text = escape(step.text)
-    return f'<tr{kind}><td class="l">{step.line}</td><td class="i" style="text-align:left" title="{text}">{text}</td>{cells}</tr>'
+    return (
+        f'<tr{kind}><td class="l">{step.line}</td><td class="i" style="text-align:left" '
+        f'title="{text}">{text}</td>{cells}</tr>'
+    )
 
 
 def _cell(value: float | str | None, low: float, high: float) -> str:

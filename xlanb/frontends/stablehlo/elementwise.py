@@ -13,9 +13,10 @@ from xlanb.shape.shape import array
 _O = HloOpcode
 
 _SAME_NAME = (
-    "abs add and atan2 cbrt ceil complex cosine count_leading_zeros divide exponential exponential_minus_one floor imag is_finite "
-    "log log_plus_one logistic maximum minimum multiply negate not or popcnt power real remainder round_nearest_afz "
-    "round_nearest_even rsqrt shift_left shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor"
+    "abs add and atan2 cbrt ceil complex cosine count_leading_zeros divide exponential exponential_minus_one floor "
+    "imag is_finite log log_plus_one logistic maximum minimum multiply negate not or popcnt power real remainder "
+    "round_nearest_afz round_nearest_even rsqrt shift_left shift_right_arithmetic shift_right_logical sign sine "
+    "sqrt subtract tan tanh xor"
 ).split()
 _CHLO = {"acos": "acos", "acosh": "acosh", "atanh": "atanh", "cosh": "cosh", "erf": "erf", "sinh": "sinh", "tan": "tan"}
 OPCODES = {f"stablehlo.{name}": BY_TEXT[name.replace("_", "-")] for name in _SAME_NAME}

@@ -43,7 +43,8 @@ FORMS = {
     "stablehlo.custom_call": "target parentheses",
     "stablehlo.composite": "composite %",
     "stablehlo.dot": "% precision=precision_config",
-    "stablehlo.dot_general": "% batching_dims=batching_dims contracting_dims=contracting_dims precision=precision_config algorithm=algorithm",
+    "stablehlo.dot_general": "% batching_dims=batching_dims contracting_dims=contracting_dims "
+    "precision=precision_config algorithm=algorithm",
     "stablehlo.einsum": "% config=einsum_config",
     "stablehlo.unary_einsum": "% config=einsum_config",
     "stablehlo.fft": "% type=fft_type length=fft_length",

@@ -37,7 +37,8 @@ from xlanb.graph.tensor_shape import TensorShape
 
 
 def cond(
-    pred: Any, true_fn: Callable[[], Any] | None = None, false_fn: Callable[[], Any] | None = None, strict: bool = False,
+    pred: Any, true_fn: Callable[[], Any] | None = None, false_fn: Callable[[], Any] | None = None,
+    strict: bool = False,
     name: str | None = None, fn1: Callable[[], Any] | None = None, fn2: Callable[[], Any] | None = None,
 ) -> Any:  # fmt: skip
     """Return the result of `true_fn` if `pred` (a scalar bool tensor) is true, else that of
@@ -72,7 +73,8 @@ def cond(
         for x, y in zip(true, false, strict=True):
             if x.dtype.base_dtype is not y.dtype.base_dtype:
                 raise GraphValueError(
-                    f"Outputs of 'true_fn' and 'false_fn' must have the same type(s). Received {x.dtype.name} from 'true_fn' and {y.dtype.name} from 'false_fn'."
+                    f"Outputs of 'true_fn' and 'false_fn' must have the same type(s). Received {x.dtype.name} "
+                    f"from 'true_fn' and {y.dtype.name} from 'false_fn'."
                 )
         merged = [merge(pair) for pair in zip(false, true, strict=True)]
         flat = nest.flatten(given_true)
@@ -208,7 +210,8 @@ def assert_that(
 
 
 def while_loop(
-    cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any, shape_invariants: Any = None, parallel_iterations: int = 10,
+    cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any, shape_invariants: Any = None,
+    parallel_iterations: int = 10,
     back_prop: bool = True, swap_memory: bool = False, name: str | None = None, maximum_iterations: Any = None,
     return_same_structure: bool = False,
 ) -> Any:  # fmt: skip
@@ -285,8 +288,9 @@ class _Builder:
         for t, shape in zip(flows, wanted, strict=True):
             if not _is_within(t.shape, shape):
                 raise GraphValueError(
-                    f"The shape invariant specified for {t.name} is not compatible with the initial shape of the loop variable. "
-                    f"It enters the loop with shape {t.shape}, but the specified shape invariant is {shape}."
+                    f"The shape invariant specified for {t.name} is not compatible with the initial shape of the "
+                    f"loop variable. It enters the loop with shape {t.shape}, but the specified shape invariant is "
+                    f"{shape}."
                 )
         return wanted
 
@@ -352,14 +356,16 @@ class _Builder:
     def _close(merged: Tensor, value: Tensor, entered: Tensor) -> None:
         if value.dtype.base_dtype is not merged.dtype.base_dtype:
             raise GraphTypeError(
-                f"loop variable {entered.op.inputs[0].name!r} has type {merged.dtype.name} before the loop, but {value.dtype.name} after one iteration: cast it in 'body'"
+                f"loop variable {entered.op.inputs[0].name!r} has type {merged.dtype.name} before the loop, but "
+                f"{value.dtype.name} after one iteration: cast it in 'body'"
             )
         back = close_loop(merged, value)
         if not _is_within(back.shape, merged.shape):
             source = entered.op.inputs[0]
             raise GraphValueError(
-                f"Input tensor {source.name!r} enters the loop with shape {source.shape}, but has shape {back.shape} after one iteration. "
-                "To allow the shape to vary across iterations, use the `shape_invariants` argument of tf.while_loop to specify a less-specific shape."
+                f"Input tensor {source.name!r} enters the loop with shape {source.shape}, but has shape {back.shape} "
+                "after one iteration. To allow the shape to vary across iterations, use the `shape_invariants` "
+                "argument of tf.while_loop to specify a less-specific shape."
             )
 
 

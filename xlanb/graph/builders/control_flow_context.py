@@ -286,7 +286,8 @@ class WhileContext(ControlFlowContext):
     """
 
     def __init__(
-        self, maximum_iterations: Tensor | None = None, parallel: int = 10, *, back_prop: bool = True, swap_memory: bool = False,
+        self, maximum_iterations: Tensor | None = None, parallel: int = 10, *, back_prop: bool = True,
+        swap_memory: bool = False,
         name: str = "while_context", grad_state: LoopGradients | None = None,
     ) -> None:  # fmt: skip
         super().__init__(name)

@@ -55,7 +55,8 @@ def _checked(function: Any) -> None:
 
 
 def map_fn(
-    fn: Callable[[Any], Any], elems: Any, dtype: Any = None, parallel_iterations: int | None = None, back_prop: bool = True,
+    fn: Callable[[Any], Any], elems: Any, dtype: Any = None, parallel_iterations: int | None = None,
+    back_prop: bool = True,
     swap_memory: bool = False, infer_shape: bool = True, name: str | None = None,
 ) -> Any:  # fmt: skip
     """Stack the results of `fn` on each element.
@@ -87,7 +88,8 @@ def map_fn(
             return i + 1, written
 
         _, found = while_loop(
-            lambda i, _: i < count, compute, (counter, results), parallel_iterations=parallel_iterations or 10, back_prop=back_prop,
+            lambda i, _: i < count, compute, (counter, results), parallel_iterations=parallel_iterations or 10,
+            back_prop=back_prop,
             swap_memory=swap_memory, maximum_iterations=count,
         )  # fmt: skip
         stacked = [a.stack() for a in found]
@@ -101,7 +103,8 @@ def _known(tensor: Tensor, count: int | None) -> Tensor:
 
 
 def foldl(
-    fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None, parallel_iterations: int = 10, back_prop: bool = True,
+    fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None, parallel_iterations: int = 10,
+    back_prop: bool = True,
     swap_memory: bool = False, name: str | None = None,
 ) -> Any:  # fmt: skip
     """Compute fn(... fn(fn(initializer, first), second) ..., last); `initializer` defaults to the
@@ -111,7 +114,8 @@ def foldl(
 
 
 def foldr(
-    fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None, parallel_iterations: int = 10, back_prop: bool = True,
+    fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None, parallel_iterations: int = 10,
+    back_prop: bool = True,
     swap_memory: bool = False, name: str | None = None,
 ) -> Any:  # fmt: skip
     """As foldl, from the last element to the first."""
@@ -179,7 +183,8 @@ def _fold(
 
 
 def scan(
-    fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None, parallel_iterations: int = 10, back_prop: bool = True,
+    fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None, parallel_iterations: int = 10,
+    back_prop: bool = True,
     swap_memory: bool = False, infer_shape: bool = True, reverse: bool = False, name: str | None = None,
 ) -> Any:  # fmt: skip
     """All values that foldl goes through, stacked; from the end where `reverse`.
@@ -220,7 +225,8 @@ def scan(
         start = count - 1 - done if reverse else done
         _, _, ends = while_loop(
             (lambda i, *_: i >= 0) if reverse else (lambda i, *_: i < count), compute, (start, begin, found),
-            parallel_iterations=parallel_iterations, back_prop=back_prop, swap_memory=swap_memory, maximum_iterations=count,
+            parallel_iterations=parallel_iterations, back_prop=back_prop, swap_memory=swap_memory,
+            maximum_iterations=count,
         )  # fmt: skip
         stacked = [a.stack() for a in ends]
         return nest.pack_like(like, [_known(t, known) for t in stacked])

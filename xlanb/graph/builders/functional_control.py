@@ -108,7 +108,8 @@ def cond_v2(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any], 
         for x, y in zip(true.results, false.results, strict=True):
             if x.dtype.base_dtype is not y.dtype.base_dtype:
                 raise GraphValueError(
-                    f"Outputs of 'true_fn' and 'false_fn' must have the same type(s). Received {x.dtype.name} from 'true_fn' and {y.dtype.name} from 'false_fn'."
+                    f"Outputs of 'true_fn' and 'false_fn' must have the same type(s). Received {x.dtype.name} "
+                    f"from 'true_fn' and {y.dtype.name} from 'false_fn'."
                 )
         types = [t.dtype.base_dtype for t in true.results]
         shapes = [common_shape([x.shape, y.shape]) for x, y in zip(true.results, false.results, strict=True)]
@@ -155,7 +156,8 @@ def bounded(
 
 
 def while_v2(
-    cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any, invariants: Any, maximum_iterations: Any, name: str | None,
+    cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any, invariants: Any, maximum_iterations: Any,
+    name: str | None,
     *, same: bool,
 ) -> Any:  # fmt: skip
     """`tf.while_loop` as one While. Errors as for version 1; variables cannot be tensor arrays."""
@@ -177,7 +179,8 @@ def while_v2(
         for value, result in zip(flat, results, strict=True):
             if value.dtype.base_dtype is not result.dtype.base_dtype:
                 raise GraphTypeError(
-                    f"loop variable {value.name!r} has type {value.dtype.name} before the loop, but {result.dtype.name} after one iteration: cast it in 'body'"
+                    f"loop variable {value.name!r} has type {value.dtype.name} before the loop, but "
+                    f"{result.dtype.name} after one iteration: cast it in 'body'"
                 )
         captures = list(dict.fromkeys([*holds.captures, *step.captures]))
         label = scope.removesuffix("/").replace("/", "_")

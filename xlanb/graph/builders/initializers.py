@@ -120,7 +120,8 @@ class VarianceScaling:
     def __post_init__(self) -> None:
         if self.scale <= 0 or self.mode not in {"fan_in", "fan_out", "fan_avg"}:
             raise GraphValueError(
-                f"variance scaling expects a positive scale and fan_in, fan_out or fan_avg, got {self.scale}, {self.mode!r}"
+                f"variance scaling expects a positive scale and fan_in, fan_out or fan_avg, got {self.scale}, "
+                f"{self.mode!r}"
             )
         if self.distribution not in {"normal", "truncated_normal", "untruncated_normal", "uniform"}:
             raise GraphValueError(f"variance scaling: unknown distribution {self.distribution!r}")

@@ -480,7 +480,8 @@ def _as_matrix(x: Tensor, axes: list[int], *, flipped: bool) -> tuple[Tensor, li
 
 
 _TRUEDIV_TYPES = {"uint8": dtypes.float32, "int8": dtypes.float32, "uint16": dtypes.float32, "int16": dtypes.float32,
-                  "uint32": dtypes.float64, "int32": dtypes.float64, "uint64": dtypes.float64, "int64": dtypes.float64}  # fmt: skip
+                  "uint32": dtypes.float64, "int32": dtypes.float64, "uint64": dtypes.float64,
+                  "int64": dtypes.float64}  # fmt: skip
 
 
 def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
@@ -490,7 +491,8 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
         y = convert_to_tensor(y, name="y", preferred_dtype=x.dtype.base_dtype)
         if x.dtype.base_dtype is not y.dtype.base_dtype:
             raise GraphTypeError(
-                f"node {scope.removesuffix('/')!r}: x has the type {x.dtype.base_dtype.name}, y {y.dtype.base_dtype.name}; they must be the same"
+                f"node {scope.removesuffix('/')!r}: x has the type {x.dtype.base_dtype.name}, y "
+                f"{y.dtype.base_dtype.name}; they must be the same"
             )
         target = _TRUEDIV_TYPES.get(x.dtype.base_dtype.name)
         if target is not None:

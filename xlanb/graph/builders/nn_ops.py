@@ -100,8 +100,10 @@ def conv2d(
     first = data_format.startswith("NC")
     kind, explicit = _padding(padding)
     return call(
-        "Conv2D", input, filter if filter is not None else filters, strides=_window(strides, 2, first, "strides"), padding=kind,
-        use_cudnn_on_gpu=use_cudnn_on_gpu, explicit_paddings=explicit, data_format=data_format, dilations=_window(dilations, 2, first, "dilations"), name=name,
+        "Conv2D", input, filter if filter is not None else filters, strides=_window(strides, 2, first, "strides"),
+        padding=kind,
+        use_cudnn_on_gpu=use_cudnn_on_gpu, explicit_paddings=explicit, data_format=data_format,
+        dilations=_window(dilations, 2, first, "dilations"), name=name,
     )  # fmt: skip
 
 
@@ -118,7 +120,8 @@ def conv2d_transpose(
     with name_scope(name, "conv2d_transpose", [value, filter]) as scope:
         sizes = _window(strides, 2, data_format.startswith("NC"), "strides")
         return call(
-            "Conv2DBackpropInput", convert_to_tensor(output_shape, dtypes.int32, "output_shape"), filter, value, strides=sizes, padding=padding,
+            "Conv2DBackpropInput", convert_to_tensor(output_shape, dtypes.int32, "output_shape"), filter, value,
+            strides=sizes, padding=padding,
             data_format=data_format, name=scope,
         )  # fmt: skip
 
@@ -255,7 +258,8 @@ def fused_batch_norm(
     mean = constant([]) if mean is None else mean
     variance = constant([]) if variance is None else variance
     found = call_n(
-        "FusedBatchNormV3", x, scale, offset, mean, variance, epsilon=epsilon, exponential_avg_factor=exponential_avg_factor,
+        "FusedBatchNormV3", x, scale, offset, mean, variance, epsilon=epsilon,
+        exponential_avg_factor=exponential_avg_factor,
         data_format=data_format, is_training=is_training, name=name,
     )  # fmt: skip
     return found[0], found[1], found[2]

@@ -30,7 +30,8 @@ class TensorArray:
 
     def __init__(
         self, dtype: Any, size: Any = None, dynamic_size: bool | None = None, clear_after_read: bool | None = None,
-        tensor_array_name: str | None = None, handle: Tensor | None = None, flow: Tensor | None = None, infer_shape: bool = True,
+        tensor_array_name: str | None = None, handle: Tensor | None = None, flow: Tensor | None = None,
+        infer_shape: bool = True,
         element_shape: Any = None, colocate_with_first_write_call: bool = True, name: str | None = None,
     ) -> None:  # fmt: skip
         """Make an array of `size` elements of `dtype`, or more if `dynamic_size`.
@@ -57,7 +58,8 @@ class TensorArray:
                 return
             with graph.device(None), graph.colocate_with(None, ignore_existing=True):
                 made = call_op(
-                    "TensorArrayV3", size, dtype=self.dtype, element_shape=TensorShape(element_shape), identical_element_shapes=infer_shape,
+                    "TensorArrayV3", size, dtype=self.dtype, element_shape=TensorShape(element_shape),
+                    identical_element_shapes=infer_shape,
                     dynamic_size=self._dynamic, clear_after_read=clear_after_read is None or clear_after_read,
                     tensor_array_name=tensor_array_name or "", name=scope,
                 )  # fmt: skip

@@ -93,7 +93,8 @@ class _Store:
             if not scope.reuse:
                 place = f", created at {found.op.source_file}:{found.op.source_line}" if found.op.source_line else ""
                 raise GraphValueError(
-                    f"Variable {full} already exists, disallowed{place}. Did you mean to set reuse=True or reuse=tf.AUTO_REUSE in the variable scope?"
+                    f"Variable {full} already exists, disallowed{place}. Did you mean to set reuse=True or "
+                    "reuse=tf.AUTO_REUSE in the variable scope?"
                 )
             return _fitting(found, full, shape, wanted)
         if scope.reuse is True:
@@ -107,7 +108,8 @@ class _Store:
         resource = use_resource if use_resource is not None else scope.use_resource
         with get_default_graph().control_dependencies(None), name_scope(None):
             made = Variable(
-                value, trainable=trainable, collections=collections, caching_device=caching_device, validate_shape=validate_shape,
+                value, trainable=trainable, collections=collections, caching_device=caching_device,
+                validate_shape=validate_shape,
                 name=full, dtype=value_type, constraint=constraint or scope.constraint, use_resource=resource,
             )  # fmt: skip
         self.variables[full] = made
@@ -132,7 +134,8 @@ def _fitting(found: Any, name: str, shape: Any, dtype: DType | None) -> Any:
         )
     if dtype is not None and dtype is not found.dtype.base_dtype:
         raise GraphValueError(
-            f"Trying to share variable {name}, but specified dtype {dtype.name} and found dtype {found.dtype.base_dtype.name}."
+            f"Trying to share variable {name}, but specified dtype {dtype.name} and found dtype "
+            f"{found.dtype.base_dtype.name}."
         )
     return found
 
@@ -250,7 +253,8 @@ def variable_scope(
             full, base = (f"{old.name}/{part}" if old.name else part), old
         names = stack.enter_context(name_scope(label)) if auxiliary_name_scope and label else base.original_name_scope
         changes = {
-            "initializer": initializer, "regularizer": regularizer, "dtype": dtype, "use_resource": use_resource, "constraint": constraint,
+            "initializer": initializer, "regularizer": regularizer, "dtype": dtype, "use_resource": use_resource,
+            "constraint": constraint,
         }  # fmt: skip
         inherited = base.reuse or old.reuse
         store.scope = replace(

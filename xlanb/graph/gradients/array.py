@@ -33,7 +33,8 @@ from xlanb.graph.op_library import call, call_n
 from xlanb.graph.operation import Operation, Tensor
 
 not_differentiable(
-    "Const", "ConcatOffset", "ZerosLike", "OnesLike", "StopGradient", "InvertPermutation", "Shape", "ShapeN", "Rank", "Size",
+    "Const", "ConcatOffset", "ZerosLike", "OnesLike", "StopGradient", "InvertPermutation", "Shape", "ShapeN", "Rank",
+    "Size",
     "BroadcastGradientArgs", "OneHot", "Where", "Unique", "UniqueV2", "ListDiff", "Placeholder", "BroadcastArgs",
 )  # fmt: skip
 

@@ -271,7 +271,8 @@ class _Backprop:
                 found = as_list(function(op, *out_grads))
                 if len(found) != len(op.inputs):
                     raise GraphValueError(
-                        f"the gradient of op type {op.type!r} returned {len(found)} gradients for {len(op.inputs)} inputs: {op.describe()}"
+                        f"the gradient of op type {op.type!r} returned {len(found)} gradients for "
+                        f"{len(op.inputs)} inputs: {op.describe()}"
                     )
                 if self.gate and sum(g is not None for g in found) > 1:
                     with self.graph.device(None), self.graph.colocate_with(None, ignore_existing=True):

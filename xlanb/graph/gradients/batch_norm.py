@@ -1,4 +1,7 @@
-"""The second order of batch normalization (python/ops/nn_grad.py): the first, written out and differentiated."""
+"""Second-order gradients of batch normalization: the first order, written out and differentiated.
+
+Source: python/ops/nn_grad.py.
+"""
 
 from __future__ import annotations
 

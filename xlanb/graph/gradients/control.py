@@ -31,7 +31,8 @@ from xlanb.graph.op_library import call
 from xlanb.graph.operation import Operation, Tensor
 
 not_differentiable(
-    "LoopCond", "ControlTrigger", "StackV2", "StackPushV2", "StackPopV2", "StackCloseV2", "TensorArrayV3", "TensorArrayGradV3",
+    "LoopCond", "ControlTrigger", "StackV2", "StackPushV2", "StackPopV2", "StackCloseV2", "TensorArrayV3",
+    "TensorArrayGradV3",
     "TensorArraySizeV3", "TensorArrayCloseV3",
 )  # fmt: skip
 

@@ -197,7 +197,7 @@ def _fake_quant_vars(op: Operation, grad: Tensor) -> Any:
 
 @register_gradient("QuantizeAndDequantizeV4")
 def _clipped_through(op: Operation, grad: Tensor) -> Any:
-    """The gradient where the input lies within its bounds; the bounds are along `axis` where that is given."""
+    """Pass the gradient where the input is within its bounds, which are along `axis` if given."""
     x, low, high = op.inputs
     axis = op.get_attr("axis")
     if axis >= 0:

@@ -1,4 +1,7 @@
-"""Gradients of QR and singular value decompositions, and of tridiagonal matrices (python/ops/linalg_grad.py)."""
+"""Gradients of QR and singular value decompositions, and of tridiagonal matrices.
+
+Source: python/ops/linalg_grad.py.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ def _band(x: Tensor, lower: int, upper: int) -> Tensor:
 
 
 def _size(op: Operation) -> tuple[int, int]:
-    """Rows and columns of the matrix that is factorized. Raises UnimplementedError where the graph does not know them."""
+    """Return rows and columns of the factored matrix.
+
+    Raises UnimplementedError if unknown statically.
+    """
     dims = op.inputs[0].shape.as_tuple()
     if dims is None or dims[-1] is None or dims[-2] is None:
         raise UnimplementedError(f"the gradient of {op.type} needs known sizes of its matrix: {op.describe()}")
@@ -32,7 +38,11 @@ def _size(op: Operation) -> tuple[int, int]:
 
 @register_gradient("Qr")
 def _qr(op: Operation, by_q: Tensor, by_r: Tensor) -> Any:
-    """Of a = q [u, v], u square: by v through a's last columns, which are q v; by u as of a square matrix (Roberts and Roberts, 2020)."""
+    """Differentiate a = q [u, v], u square (Roberts and Roberts, 2020).
+
+    The gradient by v goes to a's last columns, which are q v; the gradient by u is that of a square
+    matrix.
+    """
     rows, columns = _size(op)
     q, r = op.outputs
     if op.get_attr("full_matrices") and rows != columns:
@@ -69,7 +79,10 @@ def _safe_inverse(x: Tensor) -> Tensor:
 
 @register_gradient("Svd")
 def _svd(op: Operation, by_s: Tensor, by_u: Tensor, by_v: Tensor) -> Any:
-    """Townsend, Differentiating the singular value decomposition (2016). Of full matrices, a last vector is orthogonal to the others."""
+    """Townsend, Differentiating the singular value decomposition (2016).
+
+    With full matrices, the last vector is orthogonal to the others.
+    """
     kind = op.inputs[0].dtype
     by_s = cast(_real(by_s), kind)  # singular values are real, in complex numbers too
     if not op.get_attr("compute_uv"):
@@ -103,7 +116,9 @@ def _svd(op: Operation, by_s: Tensor, by_u: Tensor, by_v: Tensor) -> Any:
 
 
 def _thin(x: Tensor, by_x: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The first vectors, and what their gradient is with that of the others, which are orthogonal to them."""
+    """Return the first vectors, and their gradient with that of the others, which are
+    orthogonal.
+    """
     width = x.shape.as_tuple()
     if width is None or width[-1] == count:
         return x, by_x
@@ -133,7 +148,9 @@ def _shifted(x: Tensor, axis: int, by: int) -> Tensor:
 
 
 def _products(grad: Tensor, x: Tensor) -> list[Tensor]:
-    """Of each row of grad with the rows of x above, beside and below the diagonal: [..., M] each."""
+    """Multiply each row of grad with the rows of x above, on and below the diagonal: [..., M]
+    each.
+    """
     neighbors = (_after(x, -2), x, _before(x, -2))
     return [reduce_sum(grad * conj(n), -1) for n in neighbors]
 

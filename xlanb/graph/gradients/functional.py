@@ -1,6 +1,7 @@
-"""Gradients of calls, branches and loops over functions (python/ops/{cond_v2,while_v2}.py): the functions' nodes again, and their gradients.
+"""Gradients of calls, branches and loops over functions (python/ops/{cond_v2,while_v2}.py).
 
-A branch's gradient computes the branch again. A loop's gradient runs the loop again and pushes the variables of each iteration onto lists, which a second loop pops.
+A branch's gradient computes the branch again. A loop's gradient runs the loop again and pushes the
+variables of each iteration onto lists, which a second loop pops.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from xlanb.graph.operation import Operation, Tensor
 
 _READS = frozenset({"_Arg", "_Retval", "Assert", "VarHandleOp", "ReadVariableOp", "ResourceGather", "VariableShape"})
 _CALLERS = {
-    "If": ("then_branch", "else_branch"), "While": ("cond", "body"), "Case": ("branches",), "StatefulPartitionedCall": ("f",),
-    "StatelessIf": ("then_branch", "else_branch"), "StatelessWhile": ("cond", "body"), "StatelessCase": ("branches",), "PartitionedCall": ("f",),
+    "If": ("then_branch", "else_branch"), "While": ("cond", "body"), "Case": ("branches",),
+    "StatefulPartitionedCall": ("f",),
+    "StatelessIf": ("then_branch", "else_branch"), "StatelessWhile": ("cond", "body"), "StatelessCase": ("branches",),
+    "PartitionedCall": ("f",),
 }  # fmt: skip
 _ITEM_READS = frozenset(
     {"TensorListGetItem", "TensorListStack", "TensorListGather", "TensorListPopBack", "TensorListConcatV2"}
@@ -34,7 +37,11 @@ _ITEM_READS = frozenset(
 
 
 def _function(op: Operation, ref: FunctionRef) -> GraphFunction:
-    """The function of the library. Raises UnimplementedError where it is not there, or where computing it again may give other values."""
+    """Return a library function that can be computed again.
+
+    Raises:
+        UnimplementedError: it is not in the library, or may give other values when computed again.
+    """
     found = op.graph.functions.get(ref.name)
     if found is None:
         raise UnimplementedError(
@@ -43,7 +50,8 @@ def _function(op: Operation, ref: FunctionRef) -> GraphFunction:
     for inner in _within(found, op.graph, set()):
         if op_has_side_effects(inner) and inner.type not in _READS and inner.type not in _CALLERS:
             raise UnimplementedError(
-                f"the gradient of {op.type} computes function {ref.name!r} again, which is not possible with {inner.type}: {inner.describe()}"
+                f"the gradient of {op.type} computes function {ref.name!r} again, which is not possible with "
+                f"{inner.type}: {inner.describe()}"
             )
     return found
 
@@ -92,7 +100,10 @@ def _dense(grad: Any) -> Any:
 
 
 def function_gradients(function: GraphFunction, inputs: Sequence[Tensor], grads: Sequence[Any]) -> list[Any]:
-    """The gradients of a function's results by its arguments, None where none flows; `grads` are those of the results, None where none comes."""
+    """Return the gradients by a function's arguments, None if there is none.
+
+    `grads` are those of the results, None for missing ones.
+    """
     own = [t if t.dtype.name == "resource" else identity(t) for t in inputs]
     results = inline(function, own)
     pairs = [(y, g) for y, g in zip(results, grads, strict=True) if g is not None and _flows(y)]
@@ -158,7 +169,8 @@ def _if(op: Operation, *grads: Any) -> Any:
 
     def choose(inputs: list[Tensor], refs: list[FunctionRef], types: list[Any]) -> list[Tensor]:
         return call_n(
-            "StatelessIf", op.inputs[0], inputs, Tin=[t.dtype.base_dtype for t in inputs], Tout=types, then_branch=refs[0],
+            "StatelessIf", op.inputs[0], inputs, Tin=[t.dtype.base_dtype for t in inputs], Tout=types,
+            then_branch=refs[0],
             else_branch=refs[1],
         )  # fmt: skip
 
@@ -179,7 +191,7 @@ def _case(op: Operation, *grads: Any) -> Any:
 def _branches(
     op: Operation, branches: Sequence[GraphFunction], grads: Sequence[Any], choose: Callable[..., list[Tensor]]
 ) -> Any:
-    """One choice among the branches' gradients; those that only some branches have are zeros in the others."""
+    """Choose among the branches' gradients; those that a branch lacks are zeros."""
     graph, inputs = get_default_graph(), list(op.inputs[1:])
     kinds = _gradient_types(graph, branches, inputs, grads)
     places = [i for i, kind in enumerate(kinds) if kind is not None]
@@ -210,7 +222,10 @@ def _branches(
 def _gradient_types(
     graph: Graph, branches: Sequence[GraphFunction], inputs: Sequence[Tensor], grads: Sequence[Any]
 ) -> list[Any]:
-    """The type of the gradient by each input, None where no branch has one; tried out, and taken back."""
+    """Return the type of the gradient by each input, None if no branch has one.
+
+    The gradients are built for this, and removed again.
+    """
     found: list[Any] = [None] * len(inputs)
     for branch in branches:
         before = len(graph)
@@ -274,17 +289,24 @@ def _unchanged(body: GraphFunction) -> set[int]:
 
 
 def _check_lists(op: Operation, body: GraphFunction, own: set[int]) -> None:
-    """Raises UnimplementedError where the body reads elements of a list that it also changes: they are not kept for each iteration."""
+    """Raise UnimplementedError if the body reads elements of a list that it also changes.
+
+    Such elements are not kept for each iteration.
+    """
     args = {inner.outputs[0]: int(inner.attrs["index"]) for inner in body.body if inner.type == "_Arg"}
     for inner in body.body:
         if inner.type in _ITEM_READS and args.get(inner.inputs[0], -1) not in own | {-1}:
             raise UnimplementedError(
-                f"the gradient of a loop that reads a list which it also changes is not supported: {inner.describe()} in {op.describe()}"
+                "the gradient of a loop that reads a list which it also changes is not supported: "
+                f"{inner.describe()} in {op.describe()}"
             )
 
 
 def _bound(op: Operation, cond: GraphFunction, body: GraphFunction, own: set[int]) -> int | None:
-    """The most iterations: of a variable that starts at a constant, grows by one and stays below another; None where none is found."""
+    """Return an upper bound of the trip count, or None.
+
+    It is found from a variable with a constant start and increment that stays below a limit.
+    """
     for less in (inner for inner in cond.body if inner.type == "Less"):
         first, limit = (_outer(op, t) for t in less.inputs)
         index = _argument(less.inputs[0])
@@ -373,7 +395,9 @@ def _element_shape(tensor: Tensor) -> Tensor:
 
 
 def _kind(body: GraphFunction, starts: Sequence[Tensor], index: int) -> Any:
-    """The type of a gradient by a loop variable; of a variable behind a handle, the type that is read."""
+    """Return the type of the gradient by a loop variable; for a variable's handle, the type that is
+    read.
+    """
     if starts[index].dtype.name != "resource":
         return starts[index].dtype.base_dtype
     reads = (op for op in body.body if op.type in {"ReadVariableOp", "ResourceGather"})

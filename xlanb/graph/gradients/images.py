@@ -1,4 +1,7 @@
-"""Gradients of image ops: resizing, patches and colors (the nodes of TensorFlow's python/ops/{image_grad,array_grad}.py)."""
+"""Gradients of image ops: resizing, patches and colours.
+
+They have the nodes of TensorFlow's python/ops/{image_grad,array_grad}.py.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,9 @@ def _interpolated(op: Operation, images: Tensor, boxes: Tensor) -> Tensor:
         rows, columns = ([call("Floor", p + 0.5)] * 2 for p in points)
 
     def pick(row: Tensor, column: Tensor) -> Tensor:
-        """[boxes, height, width, channels]; places outside are read at the edge, and count for nothing."""
+        """Gather [boxes, height, width, channels]; outside positions read the edge, with weight
+        0.
+        """
         y = call("Maximum", call("Minimum", row, extents[0]), constant(0.0))
         x = call("Maximum", call("Minimum", column, extents[1]), constant(0.0))
         owner = call("Maximum", call("Minimum", owners, shape(images)[0] - 1), constant(0))
@@ -111,7 +116,9 @@ def _box_points(boxes: Tensor, axis: int, extent: Tensor, out: Tensor) -> Tensor
 
 @register_gradient("ExtractImagePatches")
 def _extract_patches(op: Operation, grad: Tensor) -> Any:
-    """The transposed convolution of a kernel of ones and zeros that copies each point of a window, for each channel alone."""
+    """Convolve, transposed, with a one-hot kernel that copies each point of a window, per
+    channel.
+    """
     x = op.inputs[0]
     _, rows, columns, _ = op.get_attr("ksizes")
     size = rows * columns
@@ -130,7 +137,10 @@ def _extract_patches(op: Operation, grad: Tensor) -> Any:
 
 @register_gradient("RGBToHSV")
 def _rgb_to_hsv(op: Operation, grad: Tensor) -> Any:
-    """By the channels of which the value, saturation and hue are quotients; the first largest and the last smallest channel count."""
+    """Differentiate value, saturation and hue, which are quotients of channels.
+
+    Of equal channels, the first largest and the last smallest one are used.
+    """
     x = op.inputs[0]
     kind = x.dtype
     by_hue, by_saturation, by_value = (grad[..., i : i + 1] for i in range(3))

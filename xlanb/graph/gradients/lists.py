@@ -1,4 +1,4 @@
-"""Gradients of lists of tensors (python/ops/list_ops.py): a list's gradient is a list of its elements' gradients."""
+"""Gradients of tensor lists (python/ops/list_ops.py): lists of the elements' gradients."""
 
 from __future__ import annotations
 

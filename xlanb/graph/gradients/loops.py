@@ -108,7 +108,8 @@ class GradLoopState:
         """The backward loop, and its counter."""
         forward = self.forward
         loop = WhileContext(
-            forward.maximum_iterations, forward.parallel, back_prop=forward.back_prop, swap_memory=forward.swap_memory, name=forward.name,
+            forward.maximum_iterations, forward.parallel, back_prop=forward.back_prop, swap_memory=forward.swap_memory,
+            name=forward.name,
             grad_state=self,
         )  # fmt: skip
         self.backward = loop

@@ -27,8 +27,10 @@ from xlanb.graph.op_library import call, call_n
 from xlanb.graph.operation import Operation, Tensor
 
 not_differentiable(
-    "Less", "LessEqual", "Greater", "GreaterEqual", "Equal", "ApproximateEqual", "NotEqual", "LogicalAnd", "LogicalOr", "LogicalNot",
-    "Range", "LinSpace", "ArgMax", "ArgMin", "Floor", "Ceil", "Round", "Rint", "FloorDiv", "TruncateDiv", "IsFinite", "IsInf", "IsNan", "Bincount",
+    "Less", "LessEqual", "Greater", "GreaterEqual", "Equal", "ApproximateEqual", "NotEqual", "LogicalAnd", "LogicalOr",
+    "LogicalNot",
+    "Range", "LinSpace", "ArgMax", "ArgMin", "Floor", "Ceil", "Round", "Rint", "FloorDiv", "TruncateDiv", "IsFinite",
+    "IsInf", "IsNan", "Bincount",
     "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Invert", "LeftShift", "RightShift", "All", "Any", "Bucketize",
 )  # fmt: skip
 

@@ -13,9 +13,10 @@ from xlanb.graph.operation import Operation, Tensor
 
 @register_gradient("StatelessParameterizedTruncatedNormal")
 def _truncated_normal(op: Operation, grad: Tensor) -> Any:
-    """Implicit reparameterization: the share of the distribution below a sample is constant.
+    """Implicit reparameterization: the CDF's value at a sample is constant.
 
-    As TensorFlow has it, the mean and the deviation move the bounds with them, so that a sample moves as one of an unbounded normal does.
+    As in TensorFlow, mean and deviation move the bounds too, so that a sample moves like one of an
+    unbounded normal distribution.
     """
     sample = op.outputs[0]
     mean, deviation, low, high = op.inputs[2:]

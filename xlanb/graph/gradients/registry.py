@@ -66,7 +66,8 @@ def gradient_function(op: Operation) -> GradientFunction | None:
     name = str(op.attrs.get("_gradient_op_type", op.type))  # as Graph.gradient_override_map asks for
     if name not in _FUNCTIONS:
         raise UnimplementedError(
-            f"no gradient is defined for op type {name!r}: {op.describe()}. Put tf.stop_gradient around it to treat it as a constant."
+            f"no gradient is defined for op type {name!r}: {op.describe()}. Put tf.stop_gradient around it to "
+            "treat it as a constant."
         )
     return _FUNCTIONS[name]
 

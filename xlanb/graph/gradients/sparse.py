@@ -104,7 +104,10 @@ def _ragged_to_sparse(op: Operation, _: Any, grad: Tensor, __: Any) -> list[Any]
 
 @register_gradient("RaggedTensorToTensor")
 def _ragged_to_tensor(op: Operation, grad: Tensor) -> list[Any]:
-    """By values: read back from where the numbers of the rows went. By the default value: the sum where no row went."""
+    """Differentiate by values and by the default value.
+
+    By values: gather from the rows' destinations. By the default: sum over positions without a row.
+    """
     wanted, values, default, *partitions = op.inputs
     inner = shape(values)[1:]
     depth, rows = len(values.shape) - 1, shape(values)[0]

@@ -14,7 +14,8 @@ from xlanb.graph.shapes import handle_shape
 from xlanb.graph.tensor_shape import TensorShape
 
 not_differentiable(
-    "Assign", "AssignAdd", "AssignSub", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "VarIsInitializedOp", "VariableShape",
+    "Assign", "AssignAdd", "AssignSub", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp",
+    "VarIsInitializedOp", "VariableShape",
     "VarHandleOp", "VariableV2", "Variable", "IsVariableInitialized", "ScatterUpdate", "ScatterAdd", "ScatterSub",
     "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "RandomShuffle", "Multinomial",
     "StatelessRandomUniform", "StatelessRandomNormal", "StatelessTruncatedNormal", "StatelessRandomUniformInt",
@@ -40,7 +41,7 @@ def _resource_gather(op: Operation, grad: Any) -> Any:
 
 @register_gradient("ResourceGatherNd")
 def _resource_gather_nd(op: Operation, grad: Any) -> Any:
-    """Rows at these indices where an index has one component, else a tensor of the variable's shape."""
+    """Return IndexedSlices if an index has one component, else a tensor of the variable's shape."""
     handle, indices = op.inputs
     params_shape = call("VariableShape", handle, out_type=indices.dtype)
     if (indices.shape.as_tuple() or ())[-1:] == (1,):

@@ -20,10 +20,14 @@ from xlanb.protos import extend_floats, floats_of
 
 # TensorProto's field for values of a type; half and bfloat16 hold their bits in 16 of 32.
 _FIELDS = {
-    "float32": "float_val", "float64": "double_val", "int32": "int_val", "uint8": "int_val", "int16": "int_val", "int8": "int_val",
-    "uint16": "int_val", "int64": "int64_val", "bool": "bool_val", "uint32": "uint32_val", "uint64": "uint64_val", "float16": "half_val",
-    "bfloat16": "half_val", "complex64": "scomplex_val", "complex128": "dcomplex_val", "qint8": "int_val", "quint8": "int_val",
-    "qint32": "int_val", "qint16": "int_val", "quint16": "int_val", "int4": "int_val", "uint4": "int_val", "int2": "int_val", "uint2": "int_val",
+    "float32": "float_val", "float64": "double_val", "int32": "int_val", "uint8": "int_val", "int16": "int_val",
+    "int8": "int_val",
+    "uint16": "int_val", "int64": "int64_val", "bool": "bool_val", "uint32": "uint32_val", "uint64": "uint64_val",
+    "float16": "half_val",
+    "bfloat16": "half_val", "complex64": "scomplex_val", "complex128": "dcomplex_val", "qint8": "int_val",
+    "quint8": "int_val",
+    "qint32": "int_val", "qint16": "int_val", "quint16": "int_val", "int4": "int_val", "uint4": "int_val",
+    "int2": "int_val", "uint2": "int_val",
 }  # fmt: skip
 
 _FLOATS = {"float32": np.float32, "float64": np.float64, "complex64": np.float32, "complex128": np.float64}
@@ -228,7 +232,8 @@ def _kind(value: Any) -> str:
 
 
 _KINDS: tuple[tuple[str, Any], ...] = (
-    ("b", bool | np.bool_), ("i", int | np.integer), ("f", float | np.floating), ("s", str | bytes), ("type", DType), ("shape", TensorShape),
+    ("b", bool | np.bool_), ("i", int | np.integer), ("f", float | np.floating), ("s", str | bytes), ("type", DType),
+    ("shape", TensorShape),
     ("tensor", np.ndarray), ("func", FunctionRef),
 )  # fmt: skip
 

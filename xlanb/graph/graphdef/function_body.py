@@ -38,7 +38,8 @@ def read_function(proto: Any, library: Graph, make_body: Callable[[bytes, Graph]
 def _argument(function: str, proto: Any) -> FunctionArg:
     if proto.type_attr or proto.number_attr or proto.type_list_attr:
         raise GraphValueError(
-            f"function {function!r}: argument {proto.name!r} has a type that depends on an attribute, which is not supported"
+            f"function {function!r}: argument {proto.name!r} has a type that depends on an attribute, which is "
+            "not supported"
         )
     return FunctionArg(proto.name, data_type(proto.type))
 

@@ -54,7 +54,9 @@ def check_kind(proto: Any, key: str, message: Any, definition: AttrDef | None) -
         return
     if found == "placeholder":
         raise GraphValueError(
-            f"node {proto.name!r} (op {proto.op}): attribute {key!r}, a {definition.kind}, is a placeholder for the attribute {message.placeholder!r} of a function: only TensorFlow can fill it in; instantiate the function there"
+            f"node {proto.name!r} (op {proto.op}): attribute {key!r}, a {definition.kind}, is a placeholder for "
+            f"the attribute {message.placeholder!r} of a function: only TensorFlow can fill it in; instantiate "
+            "the function there"
         )
     is_list = definition.kind.startswith("list(")
     wanted = "list" if is_list else _FIELDS.get(definition.kind, definition.kind)
@@ -119,7 +121,8 @@ def check_constant(proto: Any, where: str) -> None:
     held, stated = proto.attr["value"].tensor.dtype, proto.attr["dtype"].type
     if held != stated:
         raise GraphValueError(
-            f"{where}: attribute 'value' is a tensor of type {data_type(held).name}, attribute 'dtype' is {data_type(stated).name}"
+            f"{where}: attribute 'value' is a tensor of type {data_type(held).name}, attribute 'dtype' is "
+            f"{data_type(stated).name}"
         )
 
 

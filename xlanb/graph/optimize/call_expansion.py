@@ -31,7 +31,9 @@ def check_expansion(what: str, ops: Iterable[Operation], library: Mapping[str, G
     grown = sum(sizes[name] for op in ops for name in _called(op, library)) - written
     if grown > LARGEST_GROWTH:
         raise GraphValueError(
-            f"{what}: inlining the calls between {len(sizes)} functions of {written} nodes would give {'at least ' if grown >= _COUNTED // 2 else ''}{written + grown:,} nodes; expansion may add at most {LARGEST_GROWTH:,} nodes"
+            f"{what}: inlining the calls between {len(sizes)} functions of {written} nodes would give "
+            f"{'at least ' if grown >= _COUNTED // 2 else ''}{written + grown:,} nodes; expansion may add at "
+            f"most {LARGEST_GROWTH:,} nodes"
         )
 
 

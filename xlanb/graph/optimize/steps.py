@@ -22,8 +22,9 @@ Evaluate = Callable[[Tensor], "np.ndarray[Any, Any] | None"]
 
 _LARGEST_CONSTANT = 1 << 20  # elements of a folded constant: folding must not blow the graph up
 # Never folded: they are constants already, depend on the run, or mean something by being there.
-_NOT_FOLDED = frozenset({"Const", "Placeholder", "PlaceholderWithDefault", "_Arg", "_Retval", "NoOp", "StopGradient", "PreventGradient",
-                         "Enter", "Exit", "Switch", "Merge", "NextIteration", "LoopCond", "CheckNumerics", "Identity", "IdentityN"})  # fmt: skip
+_NOT_FOLDED = frozenset({"Const", "Placeholder", "PlaceholderWithDefault", "_Arg", "_Retval", "NoOp", "StopGradient",
+                         "PreventGradient", "Enter", "Exit", "Switch", "Merge", "NextIteration", "LoopCond",
+                         "CheckNumerics", "Identity", "IdentityN"})  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,10 @@ class SavedModel:
         return found
 
     def __repr__(self) -> str:
-        return f"<SavedModel {', '.join(self.tags)}: {self.graph!r}, signatures {', '.join(self.signatures) or 'none'}, {len(self.variables)} tensors>"
+        return (
+            f"<SavedModel {', '.join(self.tags)}: {self.graph!r}, signatures "
+            f"{', '.join(self.signatures) or 'none'}, {len(self.variables)} tensors>"
+        )
 
 
 def _restores(graph: Graph) -> Iterator[tuple[Tensor, str]]:

@@ -83,7 +83,8 @@ def _read(path: Path, offset: int = 0, size: int | None = None) -> bytes:
             wanted = there - offset if size is None else size
             if not 0 <= offset <= there or not 0 <= wanted <= there - offset:
                 raise DataLossError(
-                    f"{str(path)!r} is truncated: it has {there} bytes, not {wanted} at {offset}; restore the file from a copy"
+                    f"{str(path)!r} is truncated: it has {there} bytes, not {wanted} at {offset}; restore the "
+                    "file from a copy"
                 )
             file.seek(offset)
             return file.read(wanted)

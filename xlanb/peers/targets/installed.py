@@ -38,7 +38,8 @@ NEEDS = {
     "rocm": Needs(
         ("jax-rocm7-plugin", "jax-rocm60-plugin"),
         "pip install jax-rocm7-plugin jax-rocm7-pjrt",
-        "only on a machine with an AMD GPU: JAX's ROCm plugin requires one, and loads AMD's ROCm libraries (not on PyPI)",
+        "only on a machine with an AMD GPU: JAX's ROCm plugin requires one, and loads AMD's ROCm libraries (not "
+        "on PyPI)",
     ),
     "oneapi": Needs(("jax-oneapi-plugin",), "pip install 'xlanb[intel]'"),
     "tpu": Needs(("libtpu",), "pip install 'xlanb[tpu]'"),

@@ -11,7 +11,8 @@ from xlanb.tf.sparse import dense_to_sparse as _dense_to_sparse
 
 data = _SimpleNamespace(
     Dataset=_data.Dataset, Iterator=_data.Iterator, shuffle_and_repeat=_data.experimental.shuffle_and_repeat,
-    map_and_batch=_data.experimental.map_and_batch, batch_and_drop_remainder=_data.experimental.batch_and_drop_remainder,
+    map_and_batch=_data.experimental.map_and_batch,
+    batch_and_drop_remainder=_data.experimental.batch_and_drop_remainder,
 )  # fmt: skip
 layers.dense_to_sparse = _dense_to_sparse  # type: ignore[attr-defined]
 __all__ = ["compiler", "data", "distributions", "framework", "layers", "learn", "lookup", "rnn", "slim"]

@@ -109,7 +109,8 @@ def _renamed(layer: Any, inputs: Any, names: dict[str, str]) -> Any:
 def fully_connected(
     inputs: Any, num_outputs: int, activation_fn: Any = _relu, normalizer_fn: Any = None, normalizer_params: Any = None,
     weights_initializer: Any = None, weights_regularizer: Any = None, biases_initializer: Any = initializers.Zeros,
-    biases_regularizer: Any = None, reuse: Any = None, variables_collections: Any = None, outputs_collections: Any = None,
+    biases_regularizer: Any = None, reuse: Any = None, variables_collections: Any = None,
+    outputs_collections: Any = None,
     trainable: bool = True, scope: Any = None,
 ) -> Any:  # fmt: skip
     """activation(inputs @ weights + biases), normalized before it on request; relu by default."""
@@ -117,7 +118,8 @@ def fully_connected(
         layer = _layers.Dense(
             num_outputs, use_bias=normalizer_fn is None and biases_initializer is not None,
             kernel_initializer=weights_initializer or xavier_initializer(), bias_initializer=biases_initializer,
-            kernel_regularizer=weights_regularizer, bias_regularizer=biases_regularizer, trainable=trainable, _scope=found, _reuse=reuse,
+            kernel_regularizer=weights_regularizer, bias_regularizer=biases_regularizer, trainable=trainable,
+            _scope=found, _reuse=reuse,
         )  # fmt: skip
         return _finished(layer, inputs, normalizer_fn, normalizer_params, activation_fn, outputs_collections)
 
@@ -141,17 +143,23 @@ def relu(inputs: Any, num_outputs: int, **how: Any) -> Any:
 
 @add_arg_scope
 def conv2d(
-    inputs: Any, num_outputs: int, kernel_size: Any, stride: Any = 1, padding: str = "SAME", data_format: str | None = None, rate: Any = 1,
-    activation_fn: Any = _relu, normalizer_fn: Any = None, normalizer_params: Any = None, weights_initializer: Any = None,
-    weights_regularizer: Any = None, biases_initializer: Any = initializers.Zeros, biases_regularizer: Any = None, reuse: Any = None,
+    inputs: Any, num_outputs: int, kernel_size: Any, stride: Any = 1, padding: str = "SAME",
+    data_format: str | None = None, rate: Any = 1,
+    activation_fn: Any = _relu, normalizer_fn: Any = None, normalizer_params: Any = None,
+    weights_initializer: Any = None,
+    weights_regularizer: Any = None, biases_initializer: Any = initializers.Zeros, biases_regularizer: Any = None,
+    reuse: Any = None,
     variables_collections: Any = None, outputs_collections: Any = None, trainable: bool = True, scope: Any = None,
 ) -> Any:  # fmt: skip
     """A convolution of images, normalised where asked for; relu by default."""
     with variable_scope(scope, "Conv", [inputs], reuse=reuse) as found:
         layer = _layers.Conv(
-            2, num_outputs, kernel_size, stride, padding, "channels_first" if data_format == "NCHW" else "channels_last", rate,
-            use_bias=normalizer_fn is None and biases_initializer is not None, kernel_initializer=weights_initializer or xavier_initializer(),
-            bias_initializer=biases_initializer, kernel_regularizer=weights_regularizer, bias_regularizer=biases_regularizer,
+            2, num_outputs, kernel_size, stride, padding,
+            "channels_first" if data_format == "NCHW" else "channels_last", rate,
+            use_bias=normalizer_fn is None and biases_initializer is not None,
+            kernel_initializer=weights_initializer or xavier_initializer(),
+            bias_initializer=biases_initializer, kernel_regularizer=weights_regularizer,
+            bias_regularizer=biases_regularizer,
             trainable=trainable, _scope=found, _reuse=reuse,
         )  # fmt: skip
         return _finished(layer, inputs, normalizer_fn, normalizer_params, activation_fn, outputs_collections)
@@ -162,7 +170,8 @@ convolution2d = conv2d
 
 @add_arg_scope
 def max_pool2d(
-    inputs: Any, kernel_size: Any, stride: Any = 2, padding: str = "VALID", data_format: str = "NHWC", outputs_collections: Any = None,
+    inputs: Any, kernel_size: Any, stride: Any = 2, padding: str = "VALID", data_format: str = "NHWC",
+    outputs_collections: Any = None,
     scope: Any = None,
 ) -> Any:  # fmt: skip
     """The largest element of each window."""
@@ -173,7 +182,8 @@ def max_pool2d(
 
 @add_arg_scope
 def avg_pool2d(
-    inputs: Any, kernel_size: Any, stride: Any = 2, padding: str = "VALID", data_format: str = "NHWC", outputs_collections: Any = None,
+    inputs: Any, kernel_size: Any, stride: Any = 2, padding: str = "VALID", data_format: str = "NHWC",
+    outputs_collections: Any = None,
     scope: Any = None,
 ) -> Any:  # fmt: skip
     """The mean of each window."""
@@ -185,16 +195,21 @@ def avg_pool2d(
 @add_arg_scope
 def conv2d_transpose(
     inputs: Any, num_outputs: int, kernel_size: Any, stride: Any = 1, padding: str = "SAME", data_format: str = "NHWC",
-    activation_fn: Any = _relu, normalizer_fn: Any = None, normalizer_params: Any = None, weights_initializer: Any = None,
-    weights_regularizer: Any = None, biases_initializer: Any = initializers.Zeros, biases_regularizer: Any = None, reuse: Any = None,
+    activation_fn: Any = _relu, normalizer_fn: Any = None, normalizer_params: Any = None,
+    weights_initializer: Any = None,
+    weights_regularizer: Any = None, biases_initializer: Any = initializers.Zeros, biases_regularizer: Any = None,
+    reuse: Any = None,
     variables_collections: Any = None, outputs_collections: Any = None, trainable: bool = True, scope: Any = None,
 ) -> Any:  # fmt: skip
     """The convolution's transpose, which makes pictures larger; relu by default."""
     with variable_scope(scope, "Conv2d_transpose", [inputs], reuse=reuse) as found:
         layer = _layers.Conv2DTranspose(
-            num_outputs, kernel_size, stride, padding, data_format="channels_first" if data_format == "NCHW" else "channels_last",
-            use_bias=normalizer_fn is None and biases_initializer is not None, kernel_initializer=weights_initializer or xavier_initializer(),
-            bias_initializer=biases_initializer, kernel_regularizer=weights_regularizer, bias_regularizer=biases_regularizer,
+            num_outputs, kernel_size, stride, padding,
+            data_format="channels_first" if data_format == "NCHW" else "channels_last",
+            use_bias=normalizer_fn is None and biases_initializer is not None,
+            kernel_initializer=weights_initializer or xavier_initializer(),
+            bias_initializer=biases_initializer, kernel_regularizer=weights_regularizer,
+            bias_regularizer=biases_regularizer,
             trainable=trainable, _scope=found, _reuse=reuse,
         )  # fmt: skip
         return _finished(layer, inputs, normalizer_fn, normalizer_params, activation_fn, outputs_collections)
@@ -202,9 +217,12 @@ def conv2d_transpose(
 
 @add_arg_scope
 def separable_conv2d(
-    inputs: Any, num_outputs: int | None, kernel_size: Any, depth_multiplier: int = 1, stride: Any = 1, padding: str = "SAME",
-    activation_fn: Any = _relu, normalizer_fn: Any = None, normalizer_params: Any = None, weights_initializer: Any = None,
-    biases_initializer: Any = initializers.Zeros, reuse: Any = None, trainable: bool = True, scope: Any = None, **_ignored: Any,
+    inputs: Any, num_outputs: int | None, kernel_size: Any, depth_multiplier: int = 1, stride: Any = 1,
+    padding: str = "SAME",
+    activation_fn: Any = _relu, normalizer_fn: Any = None, normalizer_params: Any = None,
+    weights_initializer: Any = None,
+    biases_initializer: Any = initializers.Zeros, reuse: Any = None, trainable: bool = True, scope: Any = None,
+    **_ignored: Any,
 ) -> Any:  # fmt: skip
     """Each channel's convolution, then one of 1x1. Raises GraphValueError without num_outputs."""
     if num_outputs is None:
@@ -213,7 +231,8 @@ def separable_conv2d(
         layer = _layers.SeparableConv2D(
             num_outputs, kernel_size, stride, padding, depth_multiplier=depth_multiplier,
             use_bias=normalizer_fn is None and biases_initializer is not None,
-            depthwise_initializer=weights_initializer or xavier_initializer(), pointwise_initializer=weights_initializer or xavier_initializer(),
+            depthwise_initializer=weights_initializer or xavier_initializer(),
+            pointwise_initializer=weights_initializer or xavier_initializer(),
             bias_initializer=biases_initializer, trainable=trainable, _scope=found, _reuse=reuse,
         )  # fmt: skip
         names = {"depthwise_kernel": "depthwise_weights", "pointwise_kernel": "pointwise_weights", "bias": "biases"}
@@ -241,7 +260,8 @@ def softmax(logits: Any, scope: Any = None) -> Any:
 
 @add_arg_scope
 def layer_norm(
-    inputs: Any, center: bool = True, scale: bool = True, activation_fn: Any = None, reuse: Any = None, trainable: bool = True,
+    inputs: Any, center: bool = True, scale: bool = True, activation_fn: Any = None, reuse: Any = None,
+    trainable: bool = True,
     begin_norm_axis: int = 1, begin_params_axis: int = -1, scope: Any = None, **_ignored: Any,
 ) -> Any:  # fmt: skip
     """Normalize each row to mean 0 and variance 1 (Ba et al. 2016), then apply a learned scale and
@@ -259,7 +279,8 @@ def layer_norm(
 
 
 def embed_sequence(
-    ids: Any, vocab_size: int | None = None, embed_dim: int | None = None, unique: bool = False, initializer: Any = None,
+    ids: Any, vocab_size: int | None = None, embed_dim: int | None = None, unique: bool = False,
+    initializer: Any = None,
     regularizer: Any = None, trainable: bool = True, scope: Any = None, reuse: Any = None,
 ) -> Any:  # fmt: skip
     """Ids as rows of a table that is learnt. Raises GraphValueError without both sizes."""
@@ -296,7 +317,8 @@ def stack(inputs: Any, layer: Any, stack_args: Any, **kwargs: Any) -> Any:
 
 
 def optimize_loss(
-    loss: Any, global_step: Any, learning_rate: Any, optimizer: Any, clip_gradients: Any = None, learning_rate_decay_fn: Any = None,
+    loss: Any, global_step: Any, learning_rate: Any, optimizer: Any, clip_gradients: Any = None,
+    learning_rate_decay_fn: Any = None,
     variables: Any = None, name: str | None = None, **_ignored: Any,
 ) -> Any:  # fmt: skip
     """Return the loss after a training step of an optimizer: an object, a class, or a name ("SGD",
@@ -329,8 +351,10 @@ OPTIMIZERS: dict[str, Any] = {
 
 @add_arg_scope
 def batch_norm(
-    inputs: Any, decay: float = 0.999, center: bool = True, scale: bool = False, epsilon: float = 0.001, activation_fn: Any = None,
-    updates_collections: Any = "update_ops", is_training: Any = True, reuse: Any = None, outputs_collections: Any = None,
+    inputs: Any, decay: float = 0.999, center: bool = True, scale: bool = False, epsilon: float = 0.001,
+    activation_fn: Any = None,
+    updates_collections: Any = "update_ops", is_training: Any = True, reuse: Any = None,
+    outputs_collections: Any = None,
     trainable: bool = True, fused: bool | None = None, data_format: str = "NHWC", scope: Any = None, **_ignored: Any,
 ) -> Any:  # fmt: skip
     """Normalize batches. Updates of the averages go to the collection "update_ops".
@@ -362,7 +386,8 @@ def _identity(value: Any) -> Tensor:
 
 @add_arg_scope
 def dropout(
-    inputs: Any, keep_prob: Any = 0.5, noise_shape: Any = None, is_training: Any = True, outputs_collections: Any = None, scope: Any = None,
+    inputs: Any, keep_prob: Any = 0.5, noise_shape: Any = None, is_training: Any = True,
+    outputs_collections: Any = None, scope: Any = None,
     seed: int | None = None,
 ) -> Any:  # fmt: skip
     """Dropout in training."""

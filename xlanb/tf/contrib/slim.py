@@ -71,7 +71,8 @@ def create_train_op(
 
 
 def train(
-    train_op: Any, logdir: str | None = None, number_of_steps: int | None = None, log_every_n_steps: int = 1, init_op: Any = None,
+    train_op: Any, logdir: str | None = None, number_of_steps: int | None = None, log_every_n_steps: int = 1,
+    init_op: Any = None,
     init_feed_dict: Any = None, init_fn: Any = None, session_config: Any = None, **_ignored: Any,
 ) -> float:  # fmt: skip
     """Run the training step `number_of_steps` times; return the last loss. `logdir` is not used."""

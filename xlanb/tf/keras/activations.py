@@ -15,7 +15,8 @@ from xlanb.tf.generated import function_of
 relu, tanh, elu, selu, softplus, softsign, exponential = (
     function_of(op, name)
     for op, name in (
-        ("Relu", "relu"), ("Tanh", "tanh"), ("Elu", "elu"), ("Selu", "selu"), ("Softplus", "softplus"), ("Softsign", "softsign"),
+        ("Relu", "relu"), ("Tanh", "tanh"), ("Elu", "elu"), ("Selu", "selu"), ("Softplus", "softplus"),
+        ("Softsign", "softsign"),
         ("Exp", "exponential"),
     )
 )  # fmt: skip
@@ -32,8 +33,10 @@ def linear(x: Any) -> Any:
 
 
 _BY_NAME: dict[str, Callable[..., Any]] = {
-    "relu": relu, "tanh": tanh, "sigmoid": sigmoid, "softmax": softmax, "elu": elu, "selu": selu, "softplus": softplus, "softsign": softsign,
-    "exponential": exponential, "hard_sigmoid": hard_sigmoid, "linear": linear, "leaky_relu": leaky_relu, "relu6": relu6, "swish": swish,
+    "relu": relu, "tanh": tanh, "sigmoid": sigmoid, "softmax": softmax, "elu": elu, "selu": selu, "softplus": softplus,
+    "softsign": softsign,
+    "exponential": exponential, "hard_sigmoid": hard_sigmoid, "linear": linear, "leaky_relu": leaky_relu,
+    "relu6": relu6, "swish": swish,
 }  # fmt: skip
 
 

@@ -20,11 +20,16 @@ from xlanb.tf.keras import activations
 
 Layer = _layers.Layer
 INITIALIZERS: dict[str, Callable[..., Any]] = {
-    "zeros": initializers.Zeros, "ones": initializers.Ones, "constant": initializers.Constant, "Constant": initializers.Constant,
-    "RandomNormal": initializers.RandomNormal, "RandomUniform": initializers.RandomUniform, "TruncatedNormal": initializers.TruncatedNormal,
-    "random_normal": initializers.RandomNormal, "random_uniform": initializers.RandomUniform, "truncated_normal": initializers.TruncatedNormal,
-    "glorot_uniform": initializers.glorot_uniform, "glorot_normal": initializers.glorot_normal, "orthogonal": initializers.Orthogonal,
-    "he_normal": he_normal, "he_uniform": he_uniform, "lecun_normal": lecun_normal, "lecun_uniform": lecun_uniform, "uniform": initializers.RandomUniform,
+    "zeros": initializers.Zeros, "ones": initializers.Ones, "constant": initializers.Constant,
+    "Constant": initializers.Constant,
+    "RandomNormal": initializers.RandomNormal, "RandomUniform": initializers.RandomUniform,
+    "TruncatedNormal": initializers.TruncatedNormal,
+    "random_normal": initializers.RandomNormal, "random_uniform": initializers.RandomUniform,
+    "truncated_normal": initializers.TruncatedNormal,
+    "glorot_uniform": initializers.glorot_uniform, "glorot_normal": initializers.glorot_normal,
+    "orthogonal": initializers.Orthogonal,
+    "he_normal": he_normal, "he_uniform": he_uniform, "lecun_normal": lecun_normal, "lecun_uniform": lecun_uniform,
+    "uniform": initializers.RandomUniform,
     "VarianceScaling": initializers.VarianceScaling,
 }  # fmt: skip
 

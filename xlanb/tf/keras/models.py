@@ -79,7 +79,8 @@ class Model:
     def compile(self, *_args: Any, **_options: Any) -> None:
         """Refused. Raises UnimplementedError: Keras' own training is not here."""
         raise UnimplementedError(
-            "tf.keras's compile, fit, evaluate and predict are not in xlanb.tf: call the model with tensors, minimize a loss with an optimizer of tf.train, run with tf.Session"
+            "tf.keras's compile, fit, evaluate and predict are not in xlanb.tf: call the model with tensors, "
+            "minimize a loss with an optimizer of tf.train, run with tf.Session"
         )
 
     fit = evaluate = predict = compile  # noqa: A003 - Keras' name

@@ -51,7 +51,8 @@ def _parse(ctx: OpContext) -> tuple[list[_Operand], Labels]:
     terms = left.split(",")
     if not arrow or len(terms) != ctx.input_count or len(terms) > 2:
         ctx.fail(
-            f"equation {equation!r} must have a result and one operand for each input (one or two), got {ctx.input_count}"
+            f"equation {equation!r} must have a result and one operand for each input (one or two), got "
+            f"{ctx.input_count}"
         )
     operands = [_Operand(x, _labels(ctx, t, x.array_shape.rank)) for t, x in zip(terms, ctx.inputs, strict=True)]
     hidden = max((sum(label.startswith("..") for label in o.labels) for o in operands), default=0)

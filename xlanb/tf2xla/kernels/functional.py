@@ -49,7 +49,9 @@ def _case(ctx: OpContext) -> Sequence[Value]:
 def _branches(
     ctx: OpContext, selector: HloInstruction, names: Sequence[str], choose: Callable[[int], int]
 ) -> Sequence[Value]:
-    """Lower the chosen branch alone where the selector is known, as its shapes may differ from the others'."""
+    """Lower a conditional; if the selector is known, only the chosen branch, which may have other
+    shapes.
+    """
     value = ctx.known(selector)
     if value is not None:
         return lower_body(body_of(ctx, names[choose(int(value))]), ctx.values[1:], ctx.b, ctx.constants)

@@ -1,7 +1,7 @@
-"""Resize images by kernels of several pixels, and crop boxes.
+"""Resize images with kernels of several pixels, and crop boxes.
 
-Sources: tensorflow/core/kernels/image/{resize_bicubic,resize_area,scale_and_translate,crop_and_resize}_op.cc.
-TensorFlow compiles none of these ops in clusters.
+TensorFlow compiles none of these ops in clusters. Sources: resize_bicubic_op.cc, resize_area_op.cc,
+scale_and_translate_op.cc and crop_and_resize_op.cc in tensorflow/core/kernels/image.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ def _checked(ctx: OpContext, weights: Callable[[int, int, int], Array], out: int
 
 
 def _cubic(ctx: OpContext, out: int, size: int, _: int) -> Array:
-    """Weights of four neighbors. With half-pixel centers a = -0.5 and only pixels inside count, else a = -0.75."""
+    """Return weights of four neighbours; a is -0.5 with half-pixel centres, else -0.75.
+
+    With half-pixel centres, only pixels inside the image have weights.
+    """
     is_half = bool(ctx.attr("half_pixel_centers"))
     scale = (size - 1) / (out - 1) if ctx.attr("align_corners") and out > 1 else size / out
     shift = 0.5 if is_half else 0.0
@@ -98,7 +101,9 @@ def _bicubic_grad(ctx: OpContext) -> HloInstruction:
 
 @register("ResizeArea", constants=(1,), is_compilable=False)
 def _area(ctx: OpContext) -> HloInstruction:
-    """Each pixel of the result is the mean of the area that it covers; beyond the edge the last pixel counts again."""
+    """Average the area that each pixel of the result covers; beyond the edge the last pixel is
+    repeated.
+    """
 
     def weights(out: int, size: int, _: int) -> Array:
         scale = (size - 1) / (out - 1) if ctx.attr("align_corners") and out > 1 else size / out
@@ -147,7 +152,9 @@ _KERNELS: dict[str, tuple[float, Callable[[Array], Array]]] = {
 
 
 def _spans(ctx: OpContext, scales: Array, shifts: Array) -> Callable[[int, int, int], Array]:
-    """Weights by the kernel around where each pixel of the result lies in the image; none where that is outside."""
+    """Return kernel weights around each result pixel's position in the image; zeros if that is
+    outside.
+    """
     kind = str(ctx.attr("kernel_type"))
     if kind not in _KERNELS:
         ctx.fail(f"kernel_type {kind!r} is unknown: expected one of {', '.join(_KERNELS)}")
@@ -187,7 +194,10 @@ def _scale_and_translate_grad(ctx: OpContext) -> HloInstruction:
 
 @register("CropAndResize", constants=(3,), is_compilable=False, ranks="4 2 1 1")
 def _crop_and_resize(ctx: OpContext) -> HloInstruction:
-    """Boxes [y1, x1, y2, x2] in parts of the image, each resized to crop_size; what lies outside has the extrapolation value."""
+    """Crop boxes [y1, x1, y2, x2], in fractions of the image, and resize them to crop_size.
+
+    Positions outside the image have the extrapolation value.
+    """
     b = ctx.b
     images, boxes, owners = ctx.inputs[:3]
     sizes = ctx.sizes(3)
@@ -214,7 +224,8 @@ def _crop_and_resize(ctx: OpContext) -> HloInstruction:
         ]
         where = b.concatenate([b.reshape(p, [*dims, 1]) for p in parts], 3)
         return b.gather(
-            images, where, offset_dims=[3], collapsed_slice_dims=[0, 1, 2], start_index_map=[0, 1, 2], index_vector_dim=3,
+            images, where, offset_dims=[3], collapsed_slice_dims=[0, 1, 2], start_index_map=[0, 1, 2],
+            index_vector_dim=3,
             slice_sizes=[1, 1, 1, depth],
         )  # fmt: skip
 

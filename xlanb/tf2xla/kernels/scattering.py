@@ -123,7 +123,8 @@ def _segments(ctx: OpContext) -> HloInstruction:
     rank = ids.array_shape.rank
     if count < 0 or data.array_shape.dimensions[:rank] != ids.array_shape.dimensions:
         ctx.fail(
-            f"segment ids {ids.shape} must have the first dimensions of {data.shape}, and num_segments ({count}) must not be negative"
+            f"segment ids {ids.shape} must have the first dimensions of {data.shape}, and num_segments "
+            f"({count}) must not be negative"
         )
     name = ctx.op.type.removeprefix("Unsorted").removeprefix("Segment").removesuffix("V2")
     opcode, initial = _SEGMENTS[name]

@@ -106,7 +106,8 @@ def _reverse_sequence(ctx: OpContext) -> HloInstruction:
     )
     if batch == axis or lengths.array_shape.dimensions != (dims[batch],):
         ctx.fail(
-            f"lengths {lengths.shape} must have one element for each of {dims[batch]} sequences, and batch_dim must differ from seq_dim"
+            f"lengths {lengths.shape} must have one element for each of {dims[batch]} sequences, and batch_dim "
+            "must differ from seq_dim"
         )
     kind = lengths.array_shape.element_type
     grid = array(kind, [dims[batch], dims[axis]])

@@ -140,7 +140,8 @@ def _rounds(ctx: OpContext, body: Graph, condition: Graph, known: Sequence[Array
     found = [b for b in bounds if b is not None]
     if not found:
         ctx.fail(
-            "the trip count of the loop is unknown at compile time, so the stacks that its gradient needs have no size; give tf.while_loop maximum_iterations"
+            "the trip count of the loop is unknown at compile time, so the stacks that its gradient needs have "
+            "no size; give tf.while_loop maximum_iterations"
         )
     return min(found)
 

@@ -216,7 +216,8 @@ def _known_range(ctx: OpContext, s: _Subscript, size: int) -> range:
         known = ctx.known(_element(ctx, number, s.position))
         if known is None:
             ctx.fail(
-                f"{'begin' if number == 1 else 'end'}[{s.position}] must be a compile-time constant: the result's shape depends on it"
+                f"{'begin' if number == 1 else 'end'}[{s.position}] must be a compile-time constant: the "
+                "result's shape depends on it"
             )
         ends.append(int(known))
     return range(*slice(*ends).indices(size))

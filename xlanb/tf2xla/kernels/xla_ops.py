@@ -170,7 +170,8 @@ def split_nd(ctx: OpContext, x: HloInstruction) -> list[HloInstruction]:
     paddings = [int(n) for n in ctx.attr("paddings") or ()] or [0] * len(grid)
     if len(grid) != x.array_shape.rank or len(paddings) != len(grid) or min(grid, default=1) < 1:
         ctx.fail(
-            f"num_splits {grid} and paddings {paddings} do not match {x.shape}: expected one of each per dimension, splits of at least 1"
+            f"num_splits {grid} and paddings {paddings} do not match {x.shape}: expected one of each per "
+            "dimension, splits of at least 1"
         )
     if any(paddings):
         zero = ctx.b.constant(np.zeros((), x.array_shape.dtype))

@@ -25,13 +25,17 @@ _HLO = {
 # TensorFlow ops by what they do; the rest is told by name below, and else is elementwise.
 _TF = {
     "input": "Placeholder PlaceholderWithDefault PlaceholderV2 _Arg",
-    "variable": "Variable VariableV2 VarHandleOp ReadVariableOp AssignVariableOp AssignAddVariableOp AssignSubVariableOp Assign AssignAdd AssignSub TemporaryVariable",
+    "variable": "Variable VariableV2 VarHandleOp ReadVariableOp AssignVariableOp AssignAddVariableOp "
+    "AssignSubVariableOp Assign AssignAdd AssignSub TemporaryVariable",
     "constant": "Const HostConst Fill Range ZerosLike OnesLike",
     "matrix": "MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 Einsum Svd Qr Cholesky MatrixInverse",
-    "reduce": "Sum Mean Prod Max Min All Any ArgMax ArgMin SparseSoftmaxCrossEntropyWithLogits SoftmaxCrossEntropyWithLogits Softmax LogSoftmax L2Loss",
-    "data": "Reshape Transpose Concat ConcatV2 Split SplitV Slice StridedSlice Pack Unpack Pad PadV2 Tile Gather GatherV2 GatherNd ExpandDims Squeeze Shape "
-    "BroadcastTo BroadcastGradientArgs Cast Reverse ReverseV2 Identity IdentityN Snapshot OneHot Size Rank",
-    "control": "NoOp Switch Merge Enter Exit NextIteration LoopCond While StatelessWhile If StatelessIf Case PartitionedCall StatefulPartitionedCall _Retval Assert",
+    "reduce": "Sum Mean Prod Max Min All Any ArgMax ArgMin SparseSoftmaxCrossEntropyWithLogits "
+    "SoftmaxCrossEntropyWithLogits Softmax LogSoftmax L2Loss",
+    "data": "Reshape Transpose Concat ConcatV2 Split SplitV Slice StridedSlice Pack Unpack Pad PadV2 Tile "
+    "Gather GatherV2 GatherNd ExpandDims Squeeze Shape BroadcastTo BroadcastGradientArgs Cast Reverse ReverseV2 "
+    "Identity IdentityN Snapshot OneHot Size Rank",
+    "control": "NoOp Switch Merge Enter Exit NextIteration LoopCond While StatelessWhile If StatelessIf Case "
+    "PartitionedCall StatefulPartitionedCall _Retval Assert",
     "launch": "_XlaCompile _XlaRun _XlaMerge _XlaLaunch XlaLaunch _XlaLaunchOp XlaLaunchOp",
     "comm": "_Send _Recv _HostSend _HostRecv PyFunc Print PrintV2",
 }

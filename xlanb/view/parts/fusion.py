@@ -32,7 +32,8 @@ class Traffic:
 
     def __str__(self) -> str:
         return (
-            f"{self.operations} operation{'' if self.operations == 1 else 's'} in one kernel: reads {bytes_text(self.reads)}, writes {bytes_text(self.writes)}; "
+            f"{self.operations} operation{'' if self.operations == 1 else 's'} in one kernel: reads "
+            f"{bytes_text(self.reads)}, writes {bytes_text(self.writes)}; "
             f"separate kernels would move {bytes_text(self.saved)} more"
         )
 

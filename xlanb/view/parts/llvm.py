@@ -77,7 +77,10 @@ def kept_code(data: dict[str, Any], characters: int) -> dict[str, Any]:
         if missing:
             lines.append(_left_out(data["lang"], missing))
             missing = 0
-    note = f"A notebook keeps {shown:,} of {data['total']:,} lines; xlanb.explore(trace) and trace.to_html(path) contain all, as the record's .text does."
+    note = (
+        f"A notebook keeps {shown:,} of {data['total']:,} lines; xlanb.explore(trace) and "
+        "trace.to_html(path) contain all, as the record's .text does."
+    )
     return {**data, "lines": lines, "ops": ops, "note": note}
 
 

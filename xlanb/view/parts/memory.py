@@ -58,13 +58,15 @@ def memory_text(record: BufferAssignmentRecord) -> str:
     kinds = ", ".join(f"{name} {bytes_text(size)}" for name, size in _by_kind(record).items())
     count = len(record.allocations)
     lines = [
-        f"BufferAssignment of {record.module}: {bytes_text(record.total_bytes)} in {count} allocations, {sizes}, {kinds}"
+        f"BufferAssignment of {record.module}: {bytes_text(record.total_bytes)} in {count} allocations, "
+        f"{sizes}, {kinds}"
     ]
     for a in record.allocations:
         where = f" parameter {a.parameter_number}" if a.parameter_number is not None else ""
         lines.append(f"allocation {a.index}: size {a.size}, {a.kind}{where}")
         lines.extend(
-            f"  {name}{{{','.join(map(str, v.index))}}} {v.shape} (size={v.size}, offset={v.offset}, live {v.start}..{v.end})"
+            f"  {name}{{{','.join(map(str, v.index))}}} {v.shape} (size={v.size}, offset={v.offset}, live "
+            f"{v.start}..{v.end})"
             for name, v in _held(a)
         )
     return "\n".join(lines)

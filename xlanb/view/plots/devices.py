@@ -62,7 +62,8 @@ def _add_bars(figure: Any, rows: Any, begin: str, end: str, name: str, colour: s
         name=name,
         marker_color=colour,
         customdata=[[escaped(c)] for c in rows.collective],
-        hovertemplate=f"<b>%{{customdata[0]}}</b> on %{{y}}<br>{name} %{{x:,.1f}} us, from %{{base:,.1f}} us<extra></extra>",
+        hovertemplate=f"<b>%{{customdata[0]}}</b> on %{{y}}<br>{name} %{{x:,.1f}} us, from %{{base:,.1f}} "
+        "us<extra></extra>",
     )
 
 

@@ -39,11 +39,13 @@ def memory_figure(record: BufferAssignmentRecord) -> Any:
             "line": {"width": 0.5},
         },
         customdata=[[escaped(v.place), escaped(v.shape), bytes_text(v.size), v.start, v.end] for _, v in shown],
-        hovertemplate="<b>%{customdata[0]}</b> %{customdata[1]}<br>%{customdata[2]}, live %{customdata[3]} to %{customdata[4]}<extra></extra>",
+        hovertemplate="<b>%{customdata[0]}</b> %{customdata[1]}<br>%{customdata[2]}, live %{customdata[3]} to "
+        "%{customdata[4]}<extra></extra>",
     )
     used = live_bytes(record)
     line = go.Scatter(
-        x=list(range(len(used))), y=[b / scale for b in used], mode="lines", name="in use", line={"shape": "hvh", "color": FAULT},
+        x=list(range(len(used))), y=[b / scale for b in used], mode="lines", name="in use",
+        line={"shape": "hvh", "color": FAULT},
         customdata=[escaped(name) for name in record.sequence],
         hovertemplate=f"%{{customdata}}: %{{y:.4g}} {unit} in use<extra></extra>",
     )  # fmt: skip

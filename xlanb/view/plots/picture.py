@@ -228,7 +228,10 @@ def _bars(
             f'height="{max(bottom - top, 0.5):.1f}" fill="{colours[k]}"{_opacity(trace)}/>'
         )
         if across and trace.text is not None and k < len(trace.text):
-            yield f'<text class="t" x="{right + 4:.0f}" y="{(top + bottom) / 2 + 4:.0f}">{_words(_plain(str(trace.text[k])), 12)}</text>'
+            yield (
+                f'<text class="t" x="{right + 4:.0f}" '
+                f'y="{(top + bottom) / 2 + 4:.0f}">{_words(_plain(str(trace.text[k])), 12)}</text>'
+            )
 
 
 def _lines(

@@ -46,7 +46,8 @@ class DataSet:
     """
 
     def __init__(
-        self, images: Array, labels: Array, fake_data: bool = False, one_hot: bool = False, dtype: Any = np.float32, reshape: bool = True,
+        self, images: Array, labels: Array, fake_data: bool = False, one_hot: bool = False, dtype: Any = np.float32,
+        reshape: bool = True,
         seed: int | None = None,
     ) -> None:  # fmt: skip
         self._fake, self._one_hot = fake_data, one_hot
