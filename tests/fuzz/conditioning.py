@@ -35,7 +35,7 @@ A wide type must still distinguish them from their neighbours' halves.
 """
 _ROUNDS = 16
 _UNITS_WIDE, _UNITS_NARROW = 8.0, 1.0
-"""Units in the last place by which a result is disturbed."""
+"""The size of disturbances of a result, in units in the last place."""
 _MARGIN = 8.0
 """How much an error may exceed the largest effect of the disturbances."""
 
@@ -56,7 +56,7 @@ class _Disturbed(Evaluator):
             # Backward stable: what is computed is exact for operands that are as far off as one
             # rounding.
             operands = [
-                self._moved(x, max(map(_largest, leaves_of([x])), default=0.0), is_exact=False) for x in operands
+                self._disturbed(x, max(map(_largest, leaves_of([x])), default=0.0), is_exact=False) for x in operands
             ]
         value = super()._apply(step, operands, lifted=lifted)
         if op not in FUNCTIONS and op not in DECOMPOSITIONS and op not in _ARITHMETIC:
@@ -67,11 +67,11 @@ class _Disturbed(Evaluator):
         if op in _PRODUCTS:
             largest = max(largest, float(np.prod([_magnitude(x) for x in operands])))
         is_exact = op in _ARITHMETIC and (op not in _SUMS or all(map(_is_whole, leaves_of(operands))))
-        return self._moved(value, largest, is_exact=is_exact)
+        return self._disturbed(value, largest, is_exact=is_exact)
 
-    def _moved(self, value: Any, largest: float, *, is_exact: bool) -> Any:
+    def _disturbed(self, value: Any, largest: float, *, is_exact: bool) -> Any:
         if isinstance(value, tuple):
-            return tuple(self._moved(v, largest, is_exact=is_exact) for v in value)
+            return tuple(self._disturbed(v, largest, is_exact=is_exact) for v in value)
         if not is_rounded(value):
             return value
         x = value.astype(_wide(value))

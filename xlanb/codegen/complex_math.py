@@ -220,8 +220,8 @@ class Complex:
 
     def tan(self) -> Complex:
         """The tangent: -i tanh(i z)."""
-        turned = Complex(-self.im, self.re).tanh()
-        return Complex(turned.im, -turned.re)
+        rotated = Complex(-self.im, self.re).tanh()
+        return Complex(rotated.im, -rotated.re)
 
     def sin(self) -> Complex:
         """The sine."""
@@ -288,8 +288,8 @@ class Complex:
     def atan2(self, other: Complex) -> Complex:
         """-i log((x + i y) / sqrt(x^2 + y^2)) for y = self, x = other."""
         root = (self * self + other * other).sqrt()
-        turned = other + self._number(0.0, 1.0) * self
-        return self._number(0.0, -1.0) * (turned / root).log()
+        rotated = other + self._number(0.0, 1.0) * self
+        return self._number(0.0, -1.0) * (rotated / root).log()
 
 
 _BINARY: dict[Op, Callable[[Complex, Complex], Complex]] = {

@@ -70,11 +70,11 @@ def _linker(number: int) -> int:
     """The linker for the library with this number."""
     c = llvm.library()
     if not _linkers or number % _LIBRARIES == 0:
-        with llvm.message() as told, llvm.target_machine(llvm.TargetModel(host(), 1)) as machine:
-            _linkers.extend(itertools.starmap(c.CreateLLJITCompiler, [(machine, True, False, told.place)]))
+        with llvm.message() as output, llvm.target_machine(llvm.TargetModel(host(), 1)) as machine:
+            _linkers.extend(itertools.starmap(c.CreateLLJITCompiler, [(machine, True, False, output.place)]))
             if _linkers[-1] is None:
                 del _linkers[-1]
-                raise CompilationError(f"LLVM cannot create a linker:\n{told}")
+                raise CompilationError(f"LLVM cannot create a linker:\n{output}")
         while len(_linkers) > 1:
             c.LLJITDispose(_linkers.pop(0))
     found: int = _linkers[-1]
@@ -84,8 +84,8 @@ def _linker(number: int) -> int:
 def _unload() -> None:
     """Unload libraries that are no longer used."""
     while _unused:
-        with llvm.message() as told:
-            llvm.library().LLJIT_Dylib_Tracker_Dispose(_unused.pop(), told.place)
+        with llvm.message() as output:
+            llvm.library().LLJIT_Dylib_Tracker_Dispose(_unused.pop(), output.place)
 
 
 class _Element(ctypes.Structure):
@@ -97,7 +97,7 @@ class _Symbol(ctypes.Structure):
 
 
 _OBJECT, _LIBRARY = 2, 3
-"""Kinds of elements: an object file; a library by its name, where an empty one is this process."""
+"""Kinds of elements: an object file, or a library by name (empty: this process)."""
 
 
 class LoadedCode:
@@ -130,12 +130,12 @@ class LoadedCode:
             _unload()
             number = next(_numbers)
             linker, name = _linker(number), f"xlanb{number}".encode()
-            with llvm.message() as told:
-                arguments = linker, name, *(x for array in arrays for x in (array, len(array))), told.place
+            with llvm.message() as output:
+                arguments = linker, name, *(x for array in arrays for x in (array, len(array))), output.place
                 made.extend(itertools.starmap(llvm.library().LLJIT_Link, [arguments]))  # one bytecode: see llvm.Owned
                 if made[0] is None:
                     made.clear()
-                    raise CompilationError(f"the machine code cannot be loaded:\n{told}")
+                    raise CompilationError(f"the machine code cannot be loaded:\n{output}")
         self._addresses = {name: int(f.address) for name, f in zip(exports, arrays[2], strict=True)}
 
     def __del__(self, unused: list[int] = _unused) -> None:

@@ -173,9 +173,9 @@ def message() -> Iterator[Message]:
 
 def text_of(function: Any, *arguments: Any) -> str:
     """The string that a function writes through its last argument."""
-    with message() as told:
-        function(*arguments, told.place)
-        return str(told)
+    with message() as output:
+        function(*arguments, output.place)
+        return str(output)
 
 
 # -- target machines -------------------------------------------------------------------------------
@@ -247,10 +247,10 @@ def _free_machine(model: TargetModel, free: list[Any]) -> int:
 
 def _arguments(model: TargetModel) -> tuple[Any, ...]:
     target, jit = model.target, not model.relocation
-    with message() as told:
-        kind = library().GetTargetFromTriple(target.triple.encode(), told.place)
+    with message() as output:
+        kind = library().GetTargetFromTriple(target.triple.encode(), output.place)
         if not kind:
-            raise CompilationError(f"LLVM has no target {target.triple}:\n{told}")
+            raise CompilationError(f"LLVM has no target {target.triple}:\n{output}")
     triple, cpu, features = (s.encode() for s in (target.triple, target.cpu, target.features))
     relocation, code_model = (b"default", b"jitdefault") if jit else (model.relocation.encode(), b"default")
     return kind, triple, cpu, features, model.level, relocation, code_model, 0, int(jit), b""

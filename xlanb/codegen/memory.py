@@ -195,10 +195,10 @@ def _load_backwards(p: Pointer, last: Ix, width: int, mask: Mask | None) -> Valu
     """Load elements last, last - 1, ..., each with its parts in order."""
     f, lanes = p.base.function, width * p.parts
     order = [k for first in range(lanes - p.parts, -1, -p.parts) for k in range(first, first + p.parts)]
-    turned = None
+    reversed_mask = None
     if mask is not None:
-        turned = Mask(lanes, None, f.shuffle(mask.value(f, p.parts), None, order))
-    return f.shuffle(p.load(f.add(last, 1 - width, wrap=True), lanes, turned), None, order)
+        reversed_mask = Mask(lanes, None, f.shuffle(mask.value(f, p.parts), None, order))
+    return f.shuffle(p.load(f.add(last, 1 - width, wrap=True), lanes, reversed_mask), None, order)
 
 
 def _store_lanes(p: Pointer, index: Value, value: Value) -> None:

@@ -108,9 +108,9 @@ def strip(f: Function, rounds: int | None, last: Value) -> Strip | None:
 
 def begin_strips(f: Function, strip: Strip, counter: Value) -> None:
     """At the beginning of a strip, compute where its loop ends."""
-    further = counter + strip.size
+    end = counter + strip.size
     f.module.declare("i64", "llvm.smin.i64", "i64, i64")
-    f.write(f"{strip.end.text} = call i64 {f.symbol('llvm.smin.i64').text}({further!r}, {strip.last!r})")
+    f.write(f"{strip.end.text} = call i64 {f.symbol('llvm.smin.i64').text}({end!r}, {strip.last!r})")
 
 
 def end_strips(f: Function, strip: Strip, after: Value, head: str, exit_: str) -> None:

@@ -63,10 +63,10 @@ def _parsed(text: str, owned: llvm.Owned) -> int:
     """A verified module, owned and freed by a context of its own."""
     c = llvm.library()
     context = owned.take(c.ContextDispose, c.ContextCreate)
-    with llvm.message() as told:
-        module: int | None = c.ParseAssembly(context, text.encode(), told.place)
-        if module is None or c.VerifyModule(module, told.place):
-            raise CompilationError(f"LLVM rejects the IR:\n{told}")
+    with llvm.message() as output:
+        module: int | None = c.ParseAssembly(context, text.encode(), output.place)
+        if module is None or c.VerifyModule(module, output.place):
+            raise CompilationError(f"LLVM rejects the IR:\n{output}")
         return module
 
 
@@ -82,20 +82,20 @@ def _run_passes(module: int, machine: int, passes: Passes, owned: llvm.Owned) ->
 
 
 def _printed(module: int) -> bytes:
-    with llvm.message() as told:
-        llvm.library().PrintModuleToString(module, told.place)
-        return told.data or b""
+    with llvm.message() as output:
+        llvm.library().PrintModuleToString(module, output.place)
+        return output.data or b""
 
 
 def _emit(machine: int, module: int, *, assembly: bool = False) -> bytes:
     c, owned = llvm.library(), llvm.Owned()
     try:
-        with llvm.message() as told:
-            arguments = machine, module, 0 if assembly else 1, told.place
+        with llvm.message() as output:
+            arguments = machine, module, 0 if assembly else 1, output.place
             buffer = owned.take(c.DisposeMemoryBuffer, c.TargetMachineEmitToMemory, *arguments)
             if buffer is None:
                 raise CompilationError(
-                    f"LLVM cannot generate {'assembly' if assembly else 'object code'} from the IR:\n{told}"
+                    f"LLVM cannot generate {'assembly' if assembly else 'object code'} from the IR:\n{output}"
                 )
         return ctypes.string_at(c.GetBufferStart(buffer), c.GetBufferSize(buffer))
     finally:

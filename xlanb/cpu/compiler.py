@@ -358,7 +358,7 @@ def _emitted(module: HloModule, target: Target) -> tuple[BufferAssignment, Progr
     """
     opened: set[str] = set()
     apart: set[str] = set()
-    _tell_elided(module)
+    _log_elided(module)
     while True:
         legalize(module, is_kernel, opened)
         assignment = assign_buffers(module, KernelPolicy(target.threads, apart))
@@ -374,7 +374,7 @@ def _emitted(module: HloModule, target: Target) -> tuple[BufferAssignment, Progr
             chosen.add(name)
 
 
-def _tell_elided(module: HloModule) -> None:
+def _log_elided(module: HloModule) -> None:
     """Log the constants without values; XLA silently makes up values of its own."""
     names = [i.name for i in module.instructions() if i.opcode is HloOpcode.CONSTANT and i.literal.is_elided]
     if names:

@@ -54,7 +54,7 @@ _STACK: Final = 8 << 20
 _CONTEXT: Final = 8192
 """Bytes for a ucontext_t, enough for any machine."""
 _UC_LINK, _UC_STACK = 8, 16
-"""Where a 64-bit Linux has uc_link and uc_stack (address, flags, size) in it."""
+"""Offsets of uc_link and uc_stack (address, flags, size) on 64-bit Linux."""
 _NUMBERS: Final = frozenset((Op.PARTITION_ID, Op.REPLICA_ID))
 _ASIDE: Final = frozenset((Op.ASYNC_START, Op.ASYNC_UPDATE, Op.ASYNC_DONE))
 """Collectives in these run in the evaluator, which would block the only thread."""

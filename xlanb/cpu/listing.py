@@ -53,11 +53,11 @@ def instructions(text: str, language: str, hlo_lines: Mapping[int, str]) -> list
     innermost loop with the most vector instructions, "inner" in other innermost loops, otherwise
     "".
     """
-    told = _LANGUAGES.get(language)
-    if told is None:
+    grammar = _LANGUAGES.get(language)
+    if grammar is None:
         return []
-    found = list(_instructions(text.splitlines(), told))
-    loops = _loops(found, _labels(text.splitlines(), told), told)
+    found = list(_instructions(text.splitlines(), grammar))
+    loops = _loops(found, _labels(text.splitlines(), grammar), grammar)
     wide = [_vector_bits(f"{name} {rest}", name, language) for _, _, name, rest in found]
     kinds = _kinds(found, loops, wide)
     return [

@@ -48,13 +48,13 @@ def environment_folder() -> Path | None:
     if not named:
         return None
     objection = own_folder(Path(named))
-    if objection and named not in _told:
-        _told.add(named)
+    if objection and named not in _warned:
+        _warned.add(named)
         _LOG.warning("XLANB_CACHE_DIR: nothing is kept in %s; %s", named, objection)
     return None if objection else Path(named)
 
 
-_told: set[str] = set()
+_warned: set[str] = set()
 """Folders that have been warned about."""
 
 

@@ -221,7 +221,7 @@ def _counter_code() -> jit.LoadedCode:
 
 
 _GRAINS, _CLEAR_GRAINS = 2, 20
-"""Grains of the clock that a call must take to be measured by a mean of many, and by one."""
+"""Clock grains that a call must take to be measured by a mean of many runs, and by one run."""
 _LONG_BYTES, _LONG_OPERATIONS = 200_000, 100_000
 
 

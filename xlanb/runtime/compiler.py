@@ -97,9 +97,9 @@ def _failed(before: Any, error: Exception) -> Stage:
     """The stage at which a compilation failed: the pass, if known, and the last good module."""
     path = error.path if isinstance(error, PassError | InternalError) else ()
     name = path[-1] if path else "compilation"
-    told = str(error) if isinstance(error, XlanbError) else f"{type(error).__name__}: {error}"
+    message = str(error) if isinstance(error, XlanbError) else f"{type(error).__name__}: {error}"
     notes = "\n".join(getattr(error, "__notes__", ()))
-    return Stage("hlo_pass", name, before, before, path[:-1], error=f"{told}\n{notes}".rstrip())
+    return Stage("hlo_pass", name, before, before, path[:-1], error=f"{message}\n{notes}".rstrip())
 
 
 def module_stages(module: HloModule, options: CompileOptions | None = None) -> Stages[Executable]:

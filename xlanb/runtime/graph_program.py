@@ -187,8 +187,8 @@ def traced_graph(
         result = function(*inputs)
     for output in flatten(result):
         if not isinstance(output, Tensor) or output.graph is not graph:
-            told = f"function {name!r} must return tensors computed from its arguments, not {output!r}"
-            raise FunctionResultError(told, holds_tensors=any(isinstance(t, Tensor) for t in flatten(result)))
+            message = f"function {name!r} must return tensors computed from its arguments, not {output!r}"
+            raise FunctionResultError(message, holds_tensors=any(isinstance(t, Tensor) for t in flatten(result)))
     return graph, inputs, result
 
 

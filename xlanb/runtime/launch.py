@@ -137,11 +137,11 @@ def run_cluster(
         if not is_hit:
             yield _executed(entry, seconds, outputs)
         elif entry.hits == 1:
-            yield _told_hit(entry, cache)
+            yield _hit_stage(entry, cache)
     return outputs
 
 
-def _told_hit(entry: CompilationEntry, cache: CompilationCache) -> Stage:
+def _hit_stage(entry: CompilationEntry, cache: CompilationCache) -> Stage:
     record = CacheRecord(entry.arguments, True, cache.hits, cache.misses, len(cache), entry.seconds)
     summary = f"hit for {entry.arguments}: {entry.seconds * 1e3:.0f} ms of compilation saved"
     name = "XlaCompilationCache"

@@ -81,7 +81,7 @@ def _sine_and_cosine(x: Value) -> tuple[Value, Value, Value]:
     return as_i64(n + SHIFT), r * horner(z, _SIN), horner(z, _COS)
 
 
-def _turned(quadrant: Value, sine: Value, cosine: Value) -> Value:
+def _in_quadrant(quadrant: Value, sine: Value, cosine: Value) -> Value:
     """The sine of an angle in a quadrant."""
     value = quadrant.trunc(I1).select(cosine, sine)
     return quadrant.lshr(1).trunc(I1).select(-value, value)
@@ -94,14 +94,14 @@ def _angle(x: Value, symbol: str, made: Value) -> Value:
 
 def sin(x: Value) -> Value:
     """The sine."""
-    made = _narrow(_turned(*_sine_and_cosine(_wide(x))))
+    made = _narrow(_in_quadrant(*_sine_and_cosine(_wide(x))))
     return _angle(x, "sinf", x.equals(0.0).select(x, made))
 
 
 def cos(x: Value) -> Value:
     """The cosine."""
     quadrant, sine, cosine = _sine_and_cosine(_wide(x))
-    return _angle(x, "cosf", _narrow(_turned(quadrant + 1, sine, cosine)))
+    return _angle(x, "cosf", _narrow(_in_quadrant(quadrant + 1, sine, cosine)))
 
 
 def tan(x: Value) -> Value:

@@ -82,7 +82,7 @@ def _is_light(blocks: Sequence[_Block]) -> bool:
         inside = [k for k in moved if first <= k <= last]
         rounds = _ROUNDS.search(blocks[last].lines[-2]) if len(blocks[last].lines) > 1 else None
         if first == last:
-            each = _moved(blocks[first])
+            each = _moved_bytes(blocks[first])
             vectors = vectors or (_vectors(blocks) if each else set())
             outside = _outside(blocks[first])
             if len(outside) > _OUTSIDE or any(v in vectors for v in outside):
@@ -120,7 +120,7 @@ def _outside(block: _Block) -> set[str]:
     return {v for line in block.lines for v in _VALUE.findall(line)} - made
 
 
-def _moved(block: _Block) -> int:
+def _moved_bytes(block: _Block) -> int:
     """Bytes moved per iteration of a one-block loop; 0 if it computes or carries too much."""
     moved, moves, work, phis, steps = 0, 0, 0, 0, 0
     for line in block.lines:

@@ -48,7 +48,7 @@ EXTERNAL_BYTES = 4096
 _QUICK = 1 << 23
 """Operations and bytes of a whole loop that take about ten milliseconds at most."""
 _TRANSCENDENTAL, _CALLED = 16, 16
-"""Operations that a transcendental function, and a round's call of a kernel, take the time of."""
+"""The cost of a transcendental function, and of a kernel call per iteration, in operations."""
 _LEAST_ROUNDS = 16
 """The least number of iterations between two polls if the iterations do not poll.
 

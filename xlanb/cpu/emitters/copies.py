@@ -236,11 +236,11 @@ def _squares(f: Function, copy: Copy, across: int) -> CopyLoops:
     limit = min(f.target.vector_bits // to.bits, 16, fast.size, along.size)
     side = 1 << (limit.bit_length() - 1)
     squares = Squares(side, source, to)
-    size, beside = even(fast.size, COMMON.band_elements), min(COMMON.tiles_across, along.size // side)
-    words = [fast.a * source.byte_size, along.c * to.byte_size, -(-size // side), size - side, beside]
+    size, per_row = even(fast.size, COMMON.band_elements), min(COMMON.tiles_across, along.size // side)
+    words = [fast.a * source.byte_size, along.c * to.byte_size, -(-size // side), size - side, per_row]
     name = f"squares.{types_text(source, to)}.x{side}"
     name = routine(f.module, squares, name, lambda f: _emit_squares(f, squares), ROUTINE)
-    return _moves(f, copy, name, words, {fast: size, along: beside * side})
+    return _moves(f, copy, name, words, {fast: size, along: per_row * side})
 
 
 def _emit_squares(f: Function, squares: Squares) -> None:

@@ -102,8 +102,8 @@ def emit_cumulative(k: Kernel) -> bool:
 class _Scan:
     """Emits a running fold line by line, the state in registers: of one line, or a line per lane.
 
-    `others` are the other dimensions of more than one element, slowest first; the last `beside` of
-    them are faster than the axis.
+    `others` are the other dimensions of more than one element, slowest first; the last `minor_dims`
+    of them are faster than the axis.
     """
 
     def __init__(self, k: Kernel, scan: Cumulative) -> None:

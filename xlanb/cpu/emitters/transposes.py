@@ -96,7 +96,7 @@ def _emit_fused(k: Kernel) -> bool:
     e, f, shape = k.e, k.f, k.output.shape
     if not f.target.explicit_vectors:
         return False
-    found = _turned_operands(e, k.root, shape)
+    found = _transposed_operands(e, k.root, shape)
     if not found:
         return False
     *outer, fast = order(shape)[::-1]
@@ -129,7 +129,9 @@ def _edges(size: int, side: int) -> list[tuple[int, int, int]]:
     return [*out, (whole * side, 1, rest)] if rest else out
 
 
-def _turned_operands(e: Elemental, root: HloInstruction, shape: ArrayShape) -> dict[HloInstruction, Permuted] | None:
+def _transposed_operands(
+    e: Elemental, root: HloInstruction, shape: ArrayShape
+) -> dict[HloInstruction, Permuted] | None:
     """The transposed arrays in memory that an otherwise elementwise loop reads.
 
     Maps the transposes and copies among the instructions; None if it is not such a loop.

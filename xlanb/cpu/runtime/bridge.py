@@ -130,7 +130,7 @@ def _bridge() -> Bridge:
 
 _WORD = 8
 CANCELLATION_AT, RUNNING_WORD = TableLayout.cancelled.offset, TableLayout.running.offset // _WORD
-"""Where in a table its `Cancellation` is, in bytes, and the word that counts its executions."""
+"""The byte offset of a table's `Cancellation`, and the word that counts its executions."""
 _FREE_ARENA = TableLayout.free_arena.offset // _WORD
 Array = tuple["np.dtype[Any]", tuple[int, ...], tuple[int, ...] | None]
 """An array's dtype, its dimensions and, if it is not row-major, its strides."""

@@ -40,7 +40,7 @@ _ARENA_HUGE = 4 << 20
 """Bytes from which on an arena uses huge pages."""
 _LARGE_PAGE, _LINE = 2 << 20, 64
 _UNUSUAL, _TABLE, _MESSAGE = 0, 1, 3
-"""Places in the tuple that is an entry's self: the Python function for what is unusual, the table's
+"""Indices in the tuple that is an entry's self: the Python function of the slow path, the table's
 address, (the table), the message of CancelledError."""
 
 

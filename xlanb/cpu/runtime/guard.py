@@ -49,8 +49,8 @@ from xlanb.cpu.runtime.system import is_null
 from xlanb.cpu.runtime.watcher import Watcher, write_watcher
 
 OK, CANCELLED, RAISED, NO_MEMORY = range(4)
-"""What `xlanb.guard` gives: the program has ended; it was cancelled; a Python exception is set (by
-a signal's handler or a host call); there was no memory."""
+"""Results of `xlanb.guard`: the program has ended; it was cancelled; a Python exception is set (by
+a signal handler or a host call); there was no memory."""
 
 GUARD, HOST, CANCEL, RECORD, BEGIN, FORKED = (
     f"xlanb.{name}" for name in ("guard", "host", "cancel", "record", "begin", "forked")
@@ -287,10 +287,10 @@ def _write_check(m: NativeModule, g: Guard) -> None:
             record["computes"].store(1)
             with f.when(raised):
                 f.give(system.yes(f))
-        told = g.cancelled(f, own)
-        with f.when(told):
+        is_cancelled = g.cancelled(f, own)
+        with f.when(is_cancelled):
             g.stop(f, frame, CANCELLED)
-        return told
+        return is_cancelled
 
 
 def _write_guard(m: NativeModule, g: Guard, record_of: NativeFunction) -> NativeFunction:

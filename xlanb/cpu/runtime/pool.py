@@ -58,7 +58,7 @@ from xlanb.cpu.runtime.processors import Processors, QuotaFiles
 
 _LOCK = threading.RLock()
 FRONT, END = 1, 1 << 16
-"""What the ticket grows by with a claim."""
+"""The increments of the ticket by a claim from the front and from the end."""
 _CLOSED = (1 << 32) - 1
 """The lower half of the ticket between jobs."""
 MOST = (1 << 16) - 1
@@ -437,7 +437,7 @@ def update_limit() -> None:
     """Apply the currently requested limit, from the next job on."""
     with _LOCK:
         if _loaded.cache_info().currsize:
-            _tell(_loaded())
+            _send_limit(_loaded())
 
 
 def look() -> int:
@@ -457,9 +457,9 @@ def read_quotas(code: jit.LoadedCode, found: Sequence[Quota]) -> None:
 _quotas: list[ctypes.Array[QuotaFiles]] = []
 
 
-def _tell(code: jit.LoadedCode) -> None:
-    tell = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code.address(processors.LIMIT))
-    tell(asked_threads())
+def _send_limit(code: jit.LoadedCode) -> None:
+    set_limit = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code.address(processors.LIMIT))
+    set_limit(asked_threads())
 
 
 def _pool() -> jit.LoadedCode:
@@ -479,5 +479,5 @@ def _loaded() -> jit.LoadedCode:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
     os.register_at_fork(after_in_child=code.function(_RESET, 0))
     read_quotas(code, quotas())
-    _tell(code)
+    _send_limit(code)
     return code

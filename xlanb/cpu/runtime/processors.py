@@ -31,8 +31,8 @@ from xlanb.codegen.values import Value
 from xlanb.cpu.runtime import system
 
 LIMIT, QUOTAS, LOOK = "xlanb.pool.limit", "xlanb.pool.quotas", "xlanb.pool.look"
-"""Functions for Python: set the limit (0: none is asked for); set where the quotas stand (an array
-of `QuotaFiles` and its length); look, and give the limit."""
+"""Functions for Python: set the limit (0: none); set the quotas' files (an array of `QuotaFiles`
+and its length); check again and return the limit."""
 _LOOKS_NS = 100_000_000
 """Nanoseconds between two checks."""
 _CROWDED_NS = 250_000_000

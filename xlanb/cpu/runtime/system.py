@@ -23,9 +23,9 @@ _FREE, _HUGE_PAGES = 8, 14
 """MADV_FREE and MADV_HUGEPAGE."""
 _PAGE = 4096
 MONOTONIC, MONOTONIC_COARSE = 1, 6
-"""Linux's clocks: of nanoseconds, and of ticks of some milliseconds, which costs less to read."""
+"""Linux clocks: one with nanosecond resolution, and a cheaper one with ticks of milliseconds."""
 FUTEX_WAIT, FUTEX_WAKE = 128, 129
-"""The futex's operations, private to the process."""
+"""Operations of the futex, private to the process."""
 
 
 def is_null(pointer: Value) -> Value:

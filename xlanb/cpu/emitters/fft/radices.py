@@ -122,12 +122,12 @@ def _odd(a: Sequence[Complex]) -> list[Complex]:
     made = [reduce(Complex.__add__, sums, a[0])] * r
     for k in half:
         angles = [2 * math.pi * (j * k % r) / r for j in half]
-        even, turned = a[0], differences[0].scaled(math.sin(angles[0]))
+        even, odd = a[0], differences[0].scaled(math.sin(angles[0]))
         for total, angle in zip(sums, angles, strict=True):
             even = even.plus_scaled(total, math.cos(angle))
         for difference, angle in zip(differences[1:], angles[1:], strict=True):
-            turned = turned.plus_scaled(difference, math.sin(angle))
-        made[k], made[r - k] = even.minus_i(turned), even.plus_i(turned)
+            odd = odd.plus_scaled(difference, math.sin(angle))
+        made[k], made[r - k] = even.minus_i(odd), even.plus_i(odd)
     return made
 
 
@@ -179,9 +179,9 @@ def _prime_outputs(
         with f.carried(half, [first.re, first.im, zero, zero]) as loop:
             angle, at = v.factor(row, loop.index), f.mul(loop.index, 2 * ELEMENT)
             even = Complex(*loop.values[:2]).plus_scaled(v.load(folded, at), angle.re)
-            turned = Complex(*loop.values[2:]).plus_scaled(v.load(folded, f.add(at, ELEMENT)), angle.im)
-            loop.next = [even.re, even.im, turned.re, turned.im]
-        even, turned = Complex(*loop.values[:2]), Complex(*loop.values[2:])
+            odd = Complex(*loop.values[2:]).plus_scaled(v.load(folded, f.add(at, ELEMENT)), angle.im)
+            loop.next = [even.re, even.im, odd.re, odd.im]
+        even, odd = Complex(*loop.values[:2]), Complex(*loop.values[2:])
         j = f.add(k, 1)
-        for at, value in ((j, even.minus_i(turned)), (f.sub(r, j), even.plus_i(turned))):
+        for at, value in ((j, even.minus_i(odd)), (f.sub(r, j), even.plus_i(odd))):
             v.store(b, f.mul(v.row, at), value.times(v.factor(w, f.sub(at, 1))))

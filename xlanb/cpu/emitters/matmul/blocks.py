@@ -182,16 +182,16 @@ def _emit_tile(tile: BlockTile, f: Function) -> None:
     for count, unroll, fetches in stretches:
         with f.carried(count, state, guarded=True) as loop:
             pa, pb, pc, *rest = loop.values
-            further, sums = rest[: len(copied)], rest[len(copied) :]
+            advanced, sums = rest[: len(copied)], rest[len(copied) :]
             if copied and unroll == each:
-                further = _copied(f, v, further, source_step)
+                advanced = _copied(f, v, advanced, source_step)
             if fetches:
                 for at in range(0, _VECTORS * tile.width * tile.to.byte_size, _LINE):
                     f.prefetch(displaced(pc, at), for_write=True)
                 pc = displaced(pc, c_step)
             for u in range(unroll):
                 sums = step(displaced(pa, u * a_line), displaced(pb, u * b_line), sums)
-            loop.next = [displaced(pa, unroll * a_line), displaced(pb, unroll * b_line), pc, *further, *sums]
+            loop.next = [displaced(pa, unroll * a_line), displaced(pb, unroll * b_line), pc, *advanced, *sums]
         state = loop.values
     sums = state[3 + len(copied) :]
     if tile.totals:

@@ -158,8 +158,8 @@ def _emit_walk(f: Function) -> None:
         run = (count - begin).umin(high - at)
         with f.loop(run) as k:
             f.call_pointer(call, *_along(pointers, begin + k, step, last, strides), parameters)
-        further = at + run
-        loop.next, loop.again = [further], further.ult(high)
+        following = at + run
+        loop.next, loop.again = [following], following.ult(high)
 
 
 def _outer(f: Function, at: Value, first: Value, others: Value, arrays: Sequence[Value]) -> Sequence[Value]:

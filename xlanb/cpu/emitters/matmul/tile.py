@@ -55,7 +55,7 @@ class MatmulTile:
     rows: int
     vectors: int
     tail: int
-    """Lanes of the last vector; 0 where the table has them."""
+    """Lanes of the last vector; 0 if the table has them."""
     levels: int
     a_type: PrimitiveType
     b_type: PrimitiveType

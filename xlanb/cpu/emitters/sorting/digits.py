@@ -200,9 +200,9 @@ class SortedLine:
         """Copy element `source` of every operand to position `target` of the results."""
         for o, leaf in enumerate(self.leaves):
             if leaf in self.k.outputs:
-                self.k.outputs[leaf].store(self.place(o, target), self._moved(o, source))
+                self.k.outputs[leaf].store(self.place(o, target), self._source_element(o, source))
 
-    def _moved(self, o: int, source: Ix) -> Element:
+    def _source_element(self, o: int, source: Ix) -> Element:
         t = array_of(self.operands[o]).element_type
         if o in self.saved:
             return load(t, self.saved[o], source)
@@ -256,9 +256,9 @@ class Digits:
         self.wide = plan.bits > 32
         room = Pointer(scratch, I8)
         self.records = [room.address(h * plan.record_bytes) for h in (0, 1)]
-        beside = 2 * plan.record_bytes
-        self.places = [room.address(beside + h * plan.place_bytes) for h in (0, 1)] if self.wide else []
-        self.counts = room.address(beside + 2 * plan.place_bytes)
+        after = 2 * plan.record_bytes
+        self.places = [room.address(after + h * plan.place_bytes) for h in (0, 1)] if self.wide else []
+        self.counts = room.address(after + 2 * plan.place_bytes)
 
     def set(self, v: Ix, key: Value, low: Ix) -> None:
         """Store record v: a key (i64) and its position, or 32 bits of payload."""
