@@ -1,4 +1,4 @@
-"""Values, buffers and their order, on modules small enough to say by hand."""
+"""Values, buffers and their order, on modules small enough to check by hand."""
 
 from __future__ import annotations
 
@@ -140,10 +140,10 @@ def test_what_moves_nothing_defines_no_value(ssa_form):
     dataflow = HloDataflowAnalysis(module, ssa_form=ssa_form)
     x, r = dataflow.value(module.find("x")), dataflow.value(module.find("r"))
     assert dataflow.value(module.find("b")) is x
-    assert (r is x) == (not ssa_form)  # passes leave it to a bitcast to say so
+    assert (r is x) == (not ssa_form)  # passes use a bitcast to express it
     start = dataflow.at[module.find("s")]
     assert (start[0,], start[1,]) == (r, r)
-    assert start[2,].instruction is module.find("s")  # its context
+    assert start[2,].instruction is module.find("s")  # the copy's context
     assert dataflow.value(module.find("d")) is r
     assert dataflow.value(module.find("t")) is not r
 

@@ -19,7 +19,7 @@ CALLS = {
 
 
 def doubling(levels: int, kind: str = "call") -> HloModule:
-    """Each computation calls the one before twice (a conditional four times)."""
+    """Each computation calls the previous one twice (a conditional four times)."""
     text = ["HloModule m\ncond { p = f32[4] parameter(0)  ROOT t = pred[] constant(false) }\n"]
     text += ["comp0 { p = f32[4] parameter(0)  ROOT r = f32[4] tanh(p) }\n"]
     for k in range(1, levels):
@@ -41,10 +41,11 @@ def test_sizes_are_those_after_flattening():
     module = doubling(6)
     expected = expanded_sizes(module)[module.entry_computation]
     PASSES["flatten-call-graph"]().run(module)
-    assert module.instruction_count == expected + 2  # cond, which nothing calls
+    assert module.instruction_count == expected + 2  # cond, which has no caller
 
 
-@pytest.mark.parametrize("kind", sorted(CALLS.keys() - {"fusion"}))  # a fused computation is one fusion's
+# a fused computation belongs to one fusion
+@pytest.mark.parametrize("kind", sorted(CALLS.keys() - {"fusion"}))
 def test_compiling_refuses_what_doubles_without_end(kind):
     with pytest.raises(
         PassError, match=r"m has \d+ instructions; .* would have about 10\^\d+, more than the limit of 20,000"
@@ -70,7 +71,10 @@ def test_simplify_conditional_refuses_before_it_changes_anything():
 
 
 def test_only_branches_that_are_taken_count():
-    """A branch that is not taken, and calls, which another pass inlines, are not copied by simplify-conditional."""
+    """simplify-conditional copies only the branch that is taken.
+
+    It copies no calls either, which another pass inlines.
+    """
     module = parse(
         str(doubling(40)).replace("ENTRY %e", "%calls")
         + "\nf { p = f32[4] parameter(0)  ROOT t = f32[4] tanh(p) }\n"
@@ -113,7 +117,7 @@ def test_inlining_loops_of_one_round_copies_nothing():
 def test_the_limit_is_a_flag():
     module = doubling(5)
     with xlanb.flags("--xlanb_max_expanded_instructions=10"):
-        check_expansion(module, "a pass")  # no more than eight times as large
+        check_expansion(module, "a pass")  # not more than eight times as large
         with pytest.raises(PassError, match="a pass: m has"):
             check_expansion(doubling(9), "a pass")
 
@@ -131,7 +135,7 @@ def test_many_calls_of_a_small_computation_are_no_expansion():
 @pytest.mark.parametrize("kind", CALLS)
 def test_cost_visits_each_computation_once(kind):
     calls = 4 if kind == "conditional" else 2
-    counted = 2 if kind == "conditional" else calls  # of a conditional the dearest branch
+    counted = 2 if kind == "conditional" else calls  # the most expensive branch of a conditional
     assert cost(doubling(4, kind)).transcendentals == 4 * counted**3
     assert cost(doubling(60, kind)).transcendentals == 4 * counted**59
 

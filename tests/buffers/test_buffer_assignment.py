@@ -1,4 +1,4 @@
-"""Packing, sharing in place, loops, and the report."""
+"""Packing, in-place sharing, loops, and the report."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_without_a_policy_nothing_is_written_in_place():
     assignment = assign_buffers(parse(CHAIN))
     places = [assignment.slice_of(i) for i in assignment.module.entry_computation if i.name in "abcd"]
     assert len({*places[:2]}) == len({*places[1:3]}) == len({*places[2:]}) == 2
-    assert assignment.temp_size == 1024  # the other values lie where the result will be
+    assert assignment.temp_size == 1024  # the other values are in the memory of the result
 
 
 def test_a_parameter_is_never_written():

@@ -1,4 +1,7 @@
-"""Custom calls with operands and results of any number and shape: a value, or an EvaluationError."""
+"""Custom calls with any number and shape of operands and results.
+
+Each gives a value, or an EvaluationError.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ CONFIGS = {
     ),
     cublas_triangular_solve.TARGET: ('{"left_side":true,"transpose_a":"ADJOINT"}', '{"transpose_a":3}', '"7"'),
 }
-"""Backend configs that are right, and such that are not, for the libraries that programs for GPUs call."""
+"""Valid and invalid backend configs of the libraries that programs for GPUs call."""
 
 
 @pytest.mark.parametrize("target", CONFIGS)
@@ -89,7 +92,10 @@ def test_any_operands_and_configs_of_a_library_of_gpus(target: str, rng: np.rand
         result = rng.choice(
             ("f32[3,3]", "(f32[3,3], u8[0])", "(f32[1,4,4,3], s8[9])", "s8[3,3]", "((f32[3,3]), u8[0])")
         )
-        call = f'{result} custom-call({names}), window={{size=1x1}}, dim_labels=b01f_01io->b01f, custom_call_target="{target}"'
+        call = (
+            f"{result} custom-call({names}), window={{size=1x1}}, dim_labels=b01f_01io->b01f, "
+            f'custom_call_target="{target}"'
+        )
         text = f"HloModule m\nENTRY e {{\n{rows}ROOT r = {call}, backend_config={rng.choice(CONFIGS[target])}\n}}\n"
         module = parse(text)
         arguments = [random_value(p.shape) for p in module.entry_computation.parameters]

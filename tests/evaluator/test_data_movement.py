@@ -1,4 +1,4 @@
-"""Moving elements about: shapes, padding, slices, layouts under bitcast."""
+"""Data movement: shapes, padding, slices, layouts under bitcast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arithmetic by XLA's rules, where NumPy's differ."""
+"""Arithmetic by XLA's rules, where they differ from NumPy's."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_other_conversions():
     np.testing.assert_array_equal(unary("convert", [300, -1], "s32", "u8"), [44, 255])
     np.testing.assert_array_equal(unary("convert", [0.0, 0.1, np.nan], "f32", "pred"), [False, True, True])
     np.testing.assert_array_equal(unary("convert", [1 + 2j], "c64", "s32"), [1])
-    # 1 + 2^-8 lies between two bf16, the even one is below; 1 + 3 * 2^-8 rounds up
+    # 1 + 2^-8 is halfway between two bf16, of which the lower is even; 1 + 3 * 2^-8 rounds up
     np.testing.assert_array_equal(
         unary("convert", [1 + 2**-8, 1 + 3 * 2**-8], "f32", "bf16").astype(float), [1, 1 + 2**-6]
     )
@@ -151,7 +151,7 @@ def test_reduce_precision_to_bf16_is_the_conversion(x):
     value = np.float32(x)
     expected = value.astype(ml_dtypes.bfloat16).astype(np.float32)
     result = unary("reduce-precision", value, "f32", attributes=", exponent_bits=8, mantissa_bits=7")
-    if not 0 < abs(value) < 1.2e-38:  # what is subnormal in the result becomes zero
+    if not 0 < abs(value) < 1.2e-38:  # subnormal results become zero
         np.testing.assert_array_equal(result, expected)
 
 
@@ -234,7 +234,7 @@ def test_the_logarithm_of_a_complex_number_near_one_keeps_its_digits():
 
 
 def test_a_fraction_below_one_step_of_the_random_number_is_never_rounded_up() -> None:
-    """XLA compares whole numbers: the fraction times 2^bits is cut first."""
+    """XLA compares integers: the fraction times 2^bits is truncated first."""
     text = "HloModule m\nENTRY e {\n x = f32[4] parameter(0)\n r = u32[4] parameter(1)\n ROOT s = s8[4] stochastic-convert(x, r)\n}"
     x = np.array([1e-40, -1e-12, 2 + 2.0**-20, 0.5], np.float32)
     seen = evaluate(text, x, np.zeros(4, np.uint32))

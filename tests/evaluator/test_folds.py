@@ -1,4 +1,4 @@
-"""reduce, reduce-window, select-and-scatter, scan, sort: against the same thing done element by element."""
+"""reduce, reduce-window, select-and-scatter, scan, sort, against loops over elements."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ ENTRY e { x = f32[3] parameter(0)
 
 
 def windows_one_by_one(x, sizes, strides, pads, base, window):
-    """Lists of the elements of each window of a matrix, missing ones left out."""
+    """Lists of the elements of each window of a matrix, without missing ones."""
     spread = {(r * base[0], c * base[1]): x[r, c] for r in range(x.shape[0]) for c in range(x.shape[1])}
     out = []
     extent = [
@@ -153,7 +153,7 @@ ENTRY e {{ x = f32[5] parameter(0)
  y = f32[2] parameter(1)
  z = f32[] constant(1)
  ROOT r = f32[5] select-and-scatter(x, y, z), window={{size=3 stride=2}}, select=s, scatter=c }}"""
-    # both windows choose the middle element; of equal ones the first is kept
+    # Both windows select the middle element; of equal ones the first is kept.
     np.testing.assert_array_equal(
         evaluate(text, np.array([1, 2, 7, 7, 0], np.float32), np.array([10, 20], np.float32)),
         [1, 1, 31, 1, 1],
@@ -274,7 +274,10 @@ ENTRY e {
 
 @pytest.mark.parametrize("t", ["f4e2m1fn", "f8e4m3fn", "bf16"])
 def test_a_window_begins_with_a_number_of_another_type(t: str) -> None:
-    """The reducer's type counts, whatever narrow float the initial value has; there are types that NumPy does not convert between."""
+    """The reducer's type counts, whatever narrow float type the initial value has.
+
+    NumPy cannot convert between some of these types.
+    """
     text = f"""HloModule m
     mul {{ a = f8e8m0fnu[] parameter(0)
       b = f8e8m0fnu[] parameter(1)

@@ -1,4 +1,7 @@
-"""Infeed, outfeed and functions of Python's in the interpreter: order, structure, what happens to what nobody needs, and what cannot be had."""
+"""Infeed, outfeed and Python callbacks in the interpreter.
+
+Their order and structure, unused values, and unsupported calls.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ ENTRY main {
   ROOT y = f32[2]{0} add(s, x)
 }
 """
-# Takes numbers and gives their sums until a zero comes.
+# Adds numbers and returns the sums until it gets a zero.
 SUMS = """HloModule sums
 
 condition {
@@ -81,7 +84,7 @@ def calling(*functions) -> HloModule:
 
 
 def test_arrays_are_taken_and_given_in_order():
-    """A tuple stands for its leaves: what is given at once is taken at two times."""
+    """A tuple is added as its leaves: values added together are taken separately."""
     feeds = Feeds()
     feeds.infeed((f32(5, 6), np.int32(3)), np.array(True), f32(1, 1))
     np.testing.assert_array_equal(evaluate(BOTH, f32(10, 20), feeds=feeds), [14, 25])
@@ -94,7 +97,7 @@ def test_arrays_are_taken_and_given_in_order():
 
 
 def test_a_loop_takes_in_each_round():
-    """It comes back to a state that it had: no reason to stop while the host gives more."""
+    """It returns to an earlier state, but must not stop while the host provides more."""
     feeds = Feeds()
     feeds.infeed(*(np.int32(n) for n in (1, -1, 1, -1, 1, 4, 0)))
     assert evaluate(SUMS, feeds=feeds) == 5

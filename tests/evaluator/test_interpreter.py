@@ -1,4 +1,4 @@
-"""The walk: arguments, errors, limits, deep graphs, the API for one instruction."""
+"""The interpreter: arguments, errors, limits, deep graphs, the API for one instruction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long instructions are computed in a thread of their own, so that signals interrupt the evaluator at once."""
+"""Long instructions run in a separate thread, so that signals interrupt the evaluator at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""custom-call of LAPACK routines: each result satisfies the equation that defines it."""
+"""LAPACK custom calls: each result satisfies its defining equation."""
 
 from __future__ import annotations
 
@@ -34,13 +34,16 @@ def real(letter):
 
 
 def near(a, b):
-    """Equal within the precision of the narrower."""
+    """Whether values are equal within the precision of the narrower type."""
     tolerance = 3e-4 if np.asarray(a).dtype in (np.float32, np.complex64) else 1e-9
     np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
 def call(target, results, *arrays, **options):
-    """The results of lapack_TARGET_ffi; `results` are (dtype, dimensions), columns lie together in matrices."""
+    """The results of lapack_TARGET_ffi.
+
+    `results` are (dtype, dimensions); matrices are column-major.
+    """
 
     def text(dtype, dims):
         order = list(range(len(dims)))[::-1]

@@ -1,4 +1,4 @@
-"""dot, convolution, decompositions, transforms, normalisation, random bits."""
+"""dot, convolution, decompositions, transforms, normalization, random bits."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_scaled_dot(rng):
 
 
 def convolved_one_by_one(x, k, stride, pads, base, dilation, reverse):
-    """b0f_0io->b0f in one dimension."""
+    """A one-dimensional convolution b0f_0io->b0f by loops."""
     n, size, c = x.shape
     spread = np.zeros((n, (size - 1) * base + 1, c))
     spread[:, ::base] = x
@@ -204,7 +204,10 @@ def test_convolution_in_one_dimension(width, stride, pads, base, dilation, rever
     x = np.arange(2 * 5 * 2, dtype=np.float32).reshape(2, 5, 2)
     k = np.arange(width * 2 * 3, dtype=np.float32).reshape(width, 2, 3) - 4
     expected = convolved_one_by_one(x, k, stride, pads, base, dilation, reverse)
-    window = f"size={width} stride={stride} pad={pads[0]}_{pads[1]} lhs_dilate={base} rhs_dilate={dilation} rhs_reversal={int(reverse)}"
+    window = (
+        f"size={width} stride={stride} pad={pads[0]}_{pads[1]} lhs_dilate={base} "
+        f"rhs_dilate={dilation} rhs_reversal={int(reverse)}"
+    )
     text = f"x = f32[2,5,2] parameter(0)\n k = f32[{width},2,3] parameter(1)\n ROOT c = f32{list(expected.shape)} convolution(x, k), window={{{window}}}, dim_labels=b0f_0io->b0f"
     np.testing.assert_allclose(run(text, x, k), expected)
 
@@ -267,7 +270,10 @@ def test_cholesky_of_what_is_not_positive_definite_is_nan():
 def test_triangular_solve(rng, left, lower, transpose, unit):
     a = (rng.standard_normal((4, 4)) + 1j * rng.standard_normal((4, 4)) + 4 * np.eye(4)).astype(np.complex64)
     b = f32(rng, 4, 4).astype(np.complex64)
-    flags = f"left_side={str(left).lower()}, lower={str(lower).lower()}, unit_diagonal={str(unit).lower()}, transpose_a={transpose}"
+    flags = (
+        f"left_side={str(left).lower()}, lower={str(lower).lower()}, "
+        f"unit_diagonal={str(unit).lower()}, transpose_a={transpose}"
+    )
     x = run(
         f"a = c64[4,4] parameter(0)\n b = c64[4,4] parameter(1)\n ROOT c = c64[4,4] triangular-solve(a, b), {flags}",
         a,
@@ -339,7 +345,7 @@ def test_top_k_takes_the_first_of_equals(target):
     np.testing.assert_array_equal(places, [[4, 1, 2]])
 
 
-# What XLA:CPU gave for the state 1, 2, 3 ...
+# XLA:CPU's results for the state 1, 2, 3 ...
 KNOWN_BITS = [
     (
         "rng_three_fry",

@@ -1,4 +1,7 @@
-"""Long products, convolutions and windows in parts, so that signals are seen between them and memory stays small."""
+"""Long products, convolutions and windows run in parts.
+
+So signals are handled in between, and memory stays small.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ def test_parts_of_a_convolution_give_what_the_whole_gives(monkeypatch, limit):
     monkeypatch.setattr(convolution, "_PATCH_BYTES", limit)
     monkeypatch.setattr(convolution, "matmul", counted)
     np.testing.assert_array_equal(xlanb.evaluate(text, x, k), expected)
-    row = 2 * 6 * 12 * 4  # groups, places of a row, elements of a patch, bytes
+    row = 2 * 6 * 12 * 4  # groups, positions of a row, elements of a patch, bytes
     assert max(made) <= max(limit, row)
 
 

@@ -1,4 +1,4 @@
-"""Chains of asynchronous instructions whose operands come late, or that cross tuples, barriers and loops."""
+"""Chains of asynchronous instructions with late operands, or across tuples, barriers, loops."""
 
 from __future__ import annotations
 

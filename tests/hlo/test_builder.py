@@ -1,4 +1,4 @@
-"""The builder: what it broadcasts, what it refuses, and that what it builds means what NumPy means."""
+"""The builder: what it broadcasts, what it rejects, and results that agree with NumPy's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ F32, S32 = PrimitiveType.F32, PrimitiveType.S32
 
 
 def run(build: Callable[..., HloInstruction], *arrays: np.ndarray[Any, Any]) -> Any:
-    """The value of what `build(b, *parameters)` gives; the module is verified, and survives being printed and parsed."""
+    """The value of `build(b, *parameters)`.
+
+    The module is verified, printed and parsed again.
+    """
     b = HloBuilder("main")
     parameters = [b.parameter(i, xlanb.shape.shape.of_array(a)) for i, a in enumerate(arrays)]
     module = b.build(build(b, *parameters))
@@ -89,14 +92,20 @@ def test_a_binary_of_equal_shapes_adds_one_instruction() -> None:
 
 
 UNARY: list[tuple[str, Callable[[Any], Any]]] = [
-    ("abs", np.abs), ("ceil", np.ceil), ("cos", np.cos), ("exp", np.exp), ("expm1", np.expm1), ("floor", np.floor), ("log", np.log),
-    ("log1p", np.log1p), ("negate", np.negative), ("rsqrt", lambda x: 1 / np.sqrt(x)), ("sign", np.sign), ("sin", np.sin), ("sqrt", np.sqrt),
-    ("tan", np.tan), ("tanh", np.tanh), ("cbrt", np.cbrt), ("is_finite", np.isfinite), ("logistic", lambda x: 1 / (1 + np.exp(-x))),
-    ("round_nearest_even", np.rint), ("sinh", np.sinh), ("cosh", np.cosh), ("atan", np.arctan), ("asinh", np.arcsinh), ("real", np.real),
+    ("abs", np.abs), ("ceil", np.ceil), ("cos", np.cos), ("exp", np.exp), ("expm1", np.expm1),
+    ("floor", np.floor), ("log", np.log),
+    ("log1p", np.log1p), ("negate", np.negative), ("rsqrt", lambda x: 1 / np.sqrt(x)),
+    ("sign", np.sign), ("sin", np.sin), ("sqrt", np.sqrt),
+    ("tan", np.tan), ("tanh", np.tanh), ("cbrt", np.cbrt), ("is_finite", np.isfinite),
+    ("logistic", lambda x: 1 / (1 + np.exp(-x))),
+    ("round_nearest_even", np.rint), ("sinh", np.sinh), ("cosh", np.cosh), ("atan", np.arctan),
+    ("asinh", np.arcsinh), ("real", np.real),
 ]  # fmt: skip
 BINARY: list[tuple[str, Callable[[Any, Any], Any]]] = [
-    ("add", np.add), ("subtract", np.subtract), ("multiply", np.multiply), ("divide", np.divide), ("maximum", np.maximum),
-    ("minimum", np.minimum), ("power", np.power), ("remainder", np.fmod), ("atan2", np.arctan2), ("complex", lambda x, y: x + 1j * y),
+    ("add", np.add), ("subtract", np.subtract), ("multiply", np.multiply), ("divide", np.divide),
+    ("maximum", np.maximum),
+    ("minimum", np.minimum), ("power", np.power), ("remainder", np.fmod), ("atan2", np.arctan2),
+    ("complex", lambda x, y: x + 1j * y),
 ]  # fmt: skip
 
 

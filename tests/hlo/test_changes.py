@@ -1,4 +1,4 @@
-"""What a computation keeps of its changes, for passes that look only at these."""
+"""What a computation records of its changes, for passes that visit only those."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def _names(found: object) -> set[str]:
 
 def test_what_changed_is_told_to_its_reader_once() -> None:
     c = _entry()
-    assert c.changes("mine") is None  # it never asked
+    assert c.changes("mine") is None  # `reader` did not call before
     abs_ = c.find("c")
     assert abs_ is not None
     c.replace_with(abs_, O.EXPONENTIAL, (c.parameters[0],))
     found = c.changes("mine")
     assert found is not None
-    assert {"d", "r", "c", "b"} <= _names(found.changed)  # those that read it, and those that went
+    assert {"d", "r", "c", "b"} <= _names(found.changed)  # its users, and the removed ones
     assert "a" in _names(found.recounted)
     again = c.changes("mine")
     assert again is not None

@@ -1,4 +1,7 @@
-"""Mutators: users, names, metadata and edits stay right; snapshots are shared exactly where nothing changed."""
+"""Mutators: users, names, metadata and edits stay consistent.
+
+Snapshots are shared exactly where nothing changed.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,7 @@ def edits() -> Iterator[Edits]:
         yield observer
 
 
-# -- adding -----------------------------------------------------------------------------------------------------
+# -- adding ----------------------------------------------------------------------------------------
 
 
 def test_added_instructions_are_used_and_named(module: HloModule, main: HloComputation) -> None:
@@ -130,7 +133,7 @@ def test_operands_must_be_here(module: HloModule, main: HloComputation) -> None:
     module.verify()
 
 
-# -- replacing --------------------------------------------------------------------------------------------------
+# -- replacing -------------------------------------------------------------------------------------
 
 
 def test_replace_hands_over_uses_metadata_and_sharding_and_removes_what_dies(
@@ -209,7 +212,7 @@ def test_a_use_counts_as_often_as_it_is_there(module: HloModule, main: HloComput
     module.verify()
 
 
-# -- removing ---------------------------------------------------------------------------------------------------
+# -- removing --------------------------------------------------------------------------------------
 
 
 def test_what_is_used_or_the_root_stays(module: HloModule, main: HloComputation) -> None:
@@ -261,11 +264,11 @@ def test_a_call_of_what_has_side_effects_has_them(module: HloModule) -> None:
     assert not named(module, "d").has_side_effect
 
 
-# -- names ------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
 
 def test_instructions_and_computations_have_a_namespace_each(module: HloModule, main: HloComputation) -> None:
-    """The computation is called add, and so may an instruction be."""
+    """The computation is named add, and so may an instruction be."""
     b = named(module, "b")
     assert main.add(O.ADD, (b, b)).name == "add"
     assert main.add(O.ADD, (b, b)).name == "add.1"
@@ -298,7 +301,7 @@ def test_renaming_the_root_reaches_the_computations_record(module: HloModule, ma
     assert main.record().root == "result"
 
 
-# -- updating ---------------------------------------------------------------------------------------------------
+# -- updating --------------------------------------------------------------------------------------
 
 
 def test_update_sets_and_removes_attributes_and_refuses_what_has_a_method(
@@ -314,7 +317,7 @@ def test_update_sets_and_removes_attributes_and_refuses_what_has_a_method(
             main.update(b, **slots)
 
 
-# -- edits ------------------------------------------------------------------------------------------------------
+# -- edits -----------------------------------------------------------------------------------------
 
 
 def test_every_change_is_an_edit_with_its_cause(module: HloModule, main: HloComputation) -> None:
@@ -354,7 +357,7 @@ def test_a_change_of_nothing_is_no_edit(module: HloModule, main: HloComputation)
     assert seen.seen == []
 
 
-# -- snapshots --------------------------------------------------------------------------------------------------
+# -- snapshots -------------------------------------------------------------------------------------
 
 
 def test_a_snapshot_is_the_same_object_as_long_as_nothing_changes(module: HloModule, main: HloComputation) -> None:
@@ -425,7 +428,7 @@ def test_a_schedule_that_is_out_of_date_is_not_printed(module: HloModule, main: 
     assert main.record().instructions[0].name == "a"
 
 
-# -- modules ----------------------------------------------------------------------------------------------------
+# -- modules ---------------------------------------------------------------------------------------
 
 
 def test_a_clone_prints_the_same_and_shares_nothing(module: HloModule) -> None:
@@ -475,11 +478,11 @@ def test_a_call_of_what_is_being_built_can_be_recorded() -> None:
     assert not call.has_side_effect
 
 
-# -- any sequence of changes ------------------------------------------------------------------------------------
+# -- any sequence of changes -----------------------------------------------------------------------
 
 
 def scratch(record: ModuleRecord) -> str:
-    """The snapshot's text, with nothing cached."""
+    """The snapshot's text, without caches."""
     return ModuleRecord(record.name, record.computations, record.entry, record.header, record.tables).text
 
 
@@ -521,7 +524,10 @@ def test_any_changes_keep_the_module_right(data: st.DataObject) -> None:
 
 
 def _rewire(c: HloComputation, action: str, old: HloInstruction) -> None:
-    """Replace an instruction, or the first operand of one, by something that does not depend on it: the parameter."""
+    """Replace an instruction, or the first operand of one, by the parameter.
+
+    The parameter does not depend on it.
+    """
     parameter = c.parameters[0]
     if action == "replace" and old is not parameter:
         c.replace(old, parameter)

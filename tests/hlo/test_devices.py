@@ -1,4 +1,7 @@
-"""Collectives among several devices run on them, compiled as in the evaluator; what no device of this process can do is refused."""
+"""Collectives among several devices run on them, compiled and in the evaluator.
+
+What no device of this process can do is rejected.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What errors show of an instruction: its neighbours, and the Python lines that it comes from."""
+"""What errors show of an instruction: its neighbours, and its Python lines."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def test_the_origin_has_no_frames_of_the_shell_and_of_libraries():
     root = xlanb.hlo.parse(TEXT).entry_computation.root
     root.parent.update(root, metadata=OpMetadata(op_name="f", frame=stack))
     assert origin(root) == (
-        f"from cell:1 (f), called from {packages}/flax/linen/module.py:1 (f), called from /home/jax/python3/train.py:1 (f)"
+        f"from cell:1 (f), called from {packages}/flax/linen/module.py:1 (f), "
+        "called from /home/jax/python3/train.py:1 (f)"
     )
     runner = StackFrame(f"{packages}/tornado/platform/asyncio.py", "start", 203)
     cell = StackFrame("/kernel/ipykernel_77/9.py", "<module>", 2, caller=runner)

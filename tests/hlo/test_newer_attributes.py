@@ -1,4 +1,4 @@
-"""Attributes that XLA has written since JAX 0.12: read, kept, and written in the spelling of each release."""
+"""Attributes that XLA prints since JAX 0.12: read, kept, and printed in each release's spelling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Python line is called, and its text."""
+"""The name of a Python line, and its text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stack frame tables lead from an instruction to its Python line, from text and from a proto alike."""
+"""The stack frame tables give an instruction's Python line, from text and from a proto."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules made smaller: what is left fails as before, is a module, and is as small as can be."""
+"""Reduced modules still fail, are valid, and are as small as possible."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xlanb.reducer import reduction
 
 
 def chain(length: int, at: int, op: str = "tanh") -> str:
-    """A program of `length` instructions, one of which is another than its neighbours."""
+    """A program of `length` instructions, one of which differs from its neighbours."""
     lines = ["  v0 = f32[64,32] parameter(0)", "  w = f32[64,32] parameter(1)"]
     for n in range(1, length):
         what = f"{op}(v{n - 1})" if n == at else f"add(v{n - 1}, w)" if n % 2 else f"negate(v{n - 1})"
@@ -71,7 +71,7 @@ def has(module: HloModule, opcode: HloOpcode) -> bool:
 
 
 def called(opcode: HloOpcode, by: HloOpcode) -> Any:
-    """Whether an opcode stands in what an instruction of another one calls."""
+    """Whether an opcode occurs in a computation that an instruction of another opcode calls."""
 
     def test(module: HloModule) -> bool:
         callers = [i for i in module.instructions() if i.opcode is by]
@@ -98,7 +98,10 @@ def test_one_instruction_of_many_is_left(at: int) -> None:
 
 
 def test_values_go_with_what_is_cut_off() -> None:
-    """The fault shows where the exponential overflows: by the values that the program computes, not by such as one would make up."""
+    """The exponential overflows only for the values that the program computes.
+
+    Made-up arguments would not show the fault.
+    """
     text = chain(40, 20, "exponential")
     arrays = [np.full((64, 32), 9.0, np.float32), np.full((64, 32), 5.0, np.float32)]
 

@@ -1,4 +1,4 @@
-"""What tests of passes share: the check that a rewrite keeps the meaning."""
+"""Shared by tests of passes: the check that a rewrite preserves the semantics."""
 
 from __future__ import annotations
 
@@ -12,5 +12,8 @@ from xlanb.hlo import HloModule
 
 @pytest.fixture
 def keeps_meaning() -> Callable[..., HloModule]:
-    """keeps_meaning(text, rewrite): the module after rewrite(module), verified, with results that are the same up to what its rules and passes declare."""
+    """keeps_meaning(text, rewrite): the verified module after rewrite(module).
+
+    Its results must be the same, up to what the verdicts of its rules and passes allow.
+    """
     return check_meaning

@@ -1,4 +1,7 @@
-"""Whether a rewrite keeps the meaning: the inputs that show it where it does not, and how much each verdict lets differ."""
+"""Check that a rewrite preserves the semantics.
+
+Inputs that reveal differences, and how much each verdict allows to differ.
+"""
 
 from __future__ import annotations
 
@@ -26,19 +29,22 @@ Array = NDArray[Any]
 Draw = Callable[[ArrayShape, np.random.Generator], Array]
 
 TYPES = ("bf16", "f16", "f64", "f8e4m3fn", "s32", "s8", "c64")
-"""What f32 becomes in the programs of the goldens; integers become f32."""
+"""Types that replace f32 in the programs of the goldens; integers become f32."""
 _TOLERANCE, _TOLERANCE_F64 = "1e-6", "1e-15"
 """What iterations that end at a tolerance are asked for."""
 _RULE_ULPS = 16.0
-"""What a rule that holds in real numbers only may show, in units in the last place of the largest magnitude; as a bisection tolerates."""
+"""The error allowed for a rule that holds only in real numbers, as in bisection.
+
+In units in the last place of the largest magnitude.
+"""
 _OF_RULES = {r.label: r.keeps for r in RULES.rules}
 
 
-# -- inputs -----------------------------------------------------------------------------------------------------------
+# -- inputs ----------------------------------------------------------------------------------------
 
 
 def quarters(s: ArrayShape, rng: np.random.Generator) -> Array:
-    """Small numbers of any sign whose sums and products are exact; zeros and equal values among them."""
+    """Small numbers of any sign with exact sums and products, including zeros and equal values."""
     t = s.element_type
     if t.is_complex:
         return ((rng.integers(-8, 9, s.dimensions) + 1j * rng.integers(-8, 9, s.dimensions)) / 4).astype(s.dtype)
@@ -64,17 +70,20 @@ def _edges(dtype: Any) -> Array:
 
 
 def extremes(s: ArrayShape, rng: np.random.Generator) -> Array:
-    """The ends of the type, denormals, both zeros, infinities, NaN, numbers halfway between those of narrower types, random bits."""
+    """The limits of the type, denormals, both zeros, infinities, NaN and random bits.
+
+    Also numbers halfway between those of narrower types.
+    """
     count = int(np.prod(s.dimensions))
     made = some_of(s.element_type.text, rng, count)
-    if s.element_type.is_floating:  # each of the edges, where there is room
+    if s.element_type.is_floating:  # each of the edges, if there is room
         room, edges = count // 2, _edges(s.dtype)
         made[rng.permutation(count)[:room]] = np.resize(rng.permutation(edges), room)
     return made.reshape(s.dimensions)
 
 
 def some_extremes(s: ArrayShape, rng: np.random.Generator) -> Array:
-    """An extreme here and there: more of them make NaN of every sum."""
+    """A few extremes: with more of them every sum would be NaN."""
     return np.where(rng.random(s.dimensions) < 0.06, extremes(s, rng), mantissas(s, rng)).astype(s.dtype)
 
 
@@ -88,12 +97,15 @@ def drawn(shape: Shape, rng: np.random.Generator, draw: Draw) -> Any:
 _IN_RANGE = (quarters, mantissas)
 
 
-# -- what is allowed --------------------------------------------------------------------------------------------------
+# -- what is allowed -------------------------------------------------------------------------------
 
 
 @dataclass
 class Allowed:
-    """What the rewrites of a run may lose together, by the verdicts of their rules and passes; an observer of the run. A rewrite that no rule and no pass answers for may lose nothing."""
+    """What the rewrites of a run may lose together, by the verdicts of their rules and passes.
+
+    It observes the run. A rewrite without a rule or pass may lose nothing.
+    """
 
     floats: Loss = NOTHING
     complexes: Loss = NOTHING
@@ -120,18 +132,21 @@ class Allowed:
 
     @property
     def anything(self) -> bool:
-        """Whether the numbers are others on purpose."""
+        """Whether the numbers differ on purpose."""
         return Loss.NUMBERS in self.floats
 
     def of(self, a: Array) -> Loss:
-        """What elements of such an array may lose."""
+        """What elements of this array may lose."""
         if np.iscomplexobj(a):
             return self.complexes
         return self.floats if is_float(a) else NOTHING
 
 
 def error_in_ulps(a: Array, b: Array) -> float:
-    """The largest error of any element, in units in the last place of the largest magnitude of `b`; infinite where NaN or infinities stand elsewhere."""
+    """The largest error of any element, in ulps of the largest magnitude of `b`.
+
+    Infinite if NaN or infinities are at different positions.
+    """
     wide = np.complex128 if np.iscomplexobj(a) else np.float64
     x, y = a.astype(wide), b.astype(wide)
     finite = np.isfinite(x) & np.isfinite(y)
@@ -144,7 +159,7 @@ def error_in_ulps(a: Array, b: Array) -> float:
 
 
 def lost(a: Array, b: Array) -> Loss:
-    """What was lost where the elements of b are not those of a to the bit: ROUNDING where they are other numbers."""
+    """What was lost where elements of a and b differ in their bits: ROUNDING for other numbers."""
     differ = ~np.atleast_1d(same(a, b))
     if not differ.any():
         return NOTHING
@@ -170,8 +185,8 @@ def lost(a: Array, b: Array) -> Loss:
 def assert_kept(before: Any, after: Any, allowed: Allowed, *, in_range: bool, integers_count: bool) -> None:
     """Fail unless results are the same, up to what is allowed.
 
-    `in_range`: no step comes near an end of its type; `integers_count`: integers stem from integers, not from
-    comparisons of floats, which may fall the other way.
+    `in_range`: no step comes near a limit of its type. `integers_count`: integers are computed from
+    integers, not from comparisons of floats, which rounding may change.
     """
     given, got = leaves_of(before), leaves_of(after)
     assert len(given) == len(got)
@@ -198,14 +213,18 @@ def _types(module: HloModule) -> Iterator[PrimitiveType]:
 
 @dataclass
 class Compared:
-    """What checks of meaning looked at: element types, elements of results, and how far floats were off on inputs without extremes, in units in the last place of the largest magnitude."""
+    """What the checks compared: element types, number of elements, and the error of floats.
+
+    The error is that on inputs without extremes, in units in the last place of the largest
+    magnitude.
+    """
 
     types: set[str] = field(default_factory=set)
     elements: int = 0
     ulps: float = 0.0
 
     def add(self, before: Any, after: Any, *, in_range: bool) -> None:
-        """Take the results of one pair of runs."""
+        """Add the results of one pair of runs."""
         for a, b in zip(leaves_of(before), leaves_of(after), strict=True):
             self.elements += a.size
             if in_range and (is_float(a) or np.iscomplexobj(a)):
@@ -215,7 +234,7 @@ class Compared:
 def check_meaning(
     text: str, rewrite: Callable[[HloModule], object], seeds: int = 2, compared: Compared | None = None
 ) -> HloModule:
-    """The module after rewrite(module), verified, with the results that it had on inputs of each kind."""
+    """The verified module after rewrite(module); its results on all kinds of inputs are equal."""
     before, after = parse(text), parse(text)
     allowed = Allowed()
     with observing(allowed):
@@ -242,11 +261,11 @@ def check_meaning(
     return after
 
 
-# -- programs ---------------------------------------------------------------------------------------------------------
+# -- programs --------------------------------------------------------------------------------------
 
 
 def retyped(text: str) -> Iterator[str]:
-    """A program's text with other element types, wherever that is a program too."""
+    """A program's text with other element types, where that is still a valid program."""
     for old, new in (*(("f32", t) for t in TYPES), ("s32", "f32")):
         changed = re.sub(rf"\b{old}\[", f"{new}[", text)
         if new == "f64":

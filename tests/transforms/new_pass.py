@@ -52,7 +52,7 @@ ENTRY e {
 
 
 def main() -> int:
-    """Write a pass that works, to be changed, and an example for it; 1 if they are there."""
+    """Write a working pass to be changed, and an example for it; 1 if they already exist."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", help="XLA's name of the pass, as in double-negation")
     parser.add_argument("--folder", default="simplifiers", help="of xlanb/transforms")

@@ -1,4 +1,4 @@
-"""Concatenations of concatenations: chains are flattened once, and shared ones do not multiply."""
+"""Concatenations of concatenations: chains are flattened once, shared ones don't multiply."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FLATTENING = ("algsimp", "dynamic-dimension-simplifier")
 
 
 def chain(length: int) -> HloModule:
-    """Each concatenation appends a parameter to the one before."""
+    """Each concatenation appends a parameter to the previous one."""
     lines = ["p = f32[1] parameter(0)", "v0 = f32[1] parameter(1)"]
     lines += [f"v{k} = f32[{k + 1}] concatenate(v{k - 1}, p), dimensions={{0}}" for k in range(1, length)]
     lines += [f"ROOT r = f32[{length}] tanh(v{length - 1})"]
@@ -24,7 +24,7 @@ def chain(length: int) -> HloModule:
 
 
 def doubling(levels: int) -> HloModule:
-    """Each concatenation joins the one before to itself."""
+    """Each concatenation joins the previous one to itself."""
     lines = ["p = f32[1] parameter(0)", "q = f32[1] parameter(1)", "v0 = f32[2] concatenate(p, q), dimensions={0}"]
     lines += [f"v{k} = f32[{2 << k}] concatenate(v{k - 1}, v{k - 1}), dimensions={{0}}" for k in range(1, levels)]
     lines += [f"ROOT r = f32[{1 << levels}] tanh(v{levels - 1})"]

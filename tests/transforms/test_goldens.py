@@ -1,4 +1,4 @@
-"""Every pass over the modules of the folder that bears its name: IR in, IR out, the same meaning."""
+"""Run every pass on the modules of the folder with its name: expected HLO, same semantics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from xlanb.hlo import parse
 from xlanb.transforms import PASSES
 
 HERE = Path(__file__).parent / "goldens"
-# What they do is not in the text: one thing held once, and what a user registers (see test_small_passes.py).
+# Their effects are not in the text: shared objects, and rewrites that a user registers (see
+# test_small_passes.py).
 WITHOUT_TEXT = {"apply-xla-transforms", "literal-canonicalizer", "shape-canonicalizer"}
 INPUTS = sorted(p for p in HERE.glob("*/*.hlo") if not p.name.endswith(".expected.hlo"))
 
@@ -35,5 +36,5 @@ def test_every_pass_has_an_example():
     shown = {p.parent.name for p in INPUTS}
     ours = {
         n for n, p in PASSES.items() if p.__module__.startswith(("xlanb.transforms.", "xlanb.spmd."))
-    } - WITHOUT_TEXT  # not those that tests define
+    } - WITHOUT_TEXT  # without those that tests define
     assert shown == ours, f"without example: {ours - shown}; without pass: {shown - ours}"

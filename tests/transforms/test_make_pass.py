@@ -1,4 +1,4 @@
-"""One pass as a target configures it."""
+"""A pass in the configuration of a target."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The check of meaning catches what small whole inputs cannot show: each fault here is a rewrite that they let pass."""
+"""The semantics check catches faults that small integers as inputs cannot reveal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ENTRY main {
 
 
 def narrowed_too_late(module: HloModule) -> None:
-    """float-normalization-bf16 without the rounding between two steps."""
+    """Run float-normalization-bf16 without the rounding between two steps."""
     PASSES["float-normalization-bf16"]().run(module)
     e = module.entry_computation
     for i in list(e):
@@ -42,7 +42,7 @@ def narrowed_too_late(module: HloModule) -> None:
 
 
 def each(opcode: HloOpcode, formula: Formula) -> Callable[[HloModule], None]:
-    """A pass that puts formula(b, i) in the place of each instruction of an opcode."""
+    """A pass that replaces each instruction of an opcode by formula(b, i)."""
 
     def rewrite(module: HloModule) -> None:
         e: HloComputation = module.entry_computation
@@ -141,7 +141,7 @@ def test_a_pass_says_what_it_keeps() -> None:
 
 
 def test_groups_of_a_convolution_that_meet_in_one_kernel() -> None:
-    """XLA's converter multiplies the other groups by zero: their infinities become NaN, as its verdict says."""
+    """XLA's converter multiplies other groups by zero: infinities become NaN, as in its verdict."""
     text = """HloModule m
 ENTRY e {
   x = f64[1,4,4] parameter(0)

@@ -1,4 +1,4 @@
-"""The scaffold of a pass: what it writes is a pass that works."""
+"""The scaffold of a pass: it writes a working pass."""
 
 from __future__ import annotations
 

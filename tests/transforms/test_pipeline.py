@@ -138,7 +138,7 @@ def test_fixed_point_has_a_limit():
 
 @dataclass(frozen=True)
 class Fidget(HloPass):
-    """Touches the module and puts everything back."""
+    """Changes the module and restores it."""
 
     name: ClassVar[str] = "fidget"
 
@@ -154,7 +154,7 @@ def test_changed_is_computed_from_what_the_module_says():
     assert len(list(HloPassFix(Fidget()).steps(module))) == 1
     assert (
         len(HloPassFix(Fidget()).run(module)) < 6
-    )  # with nobody looking it takes a few rounds to see that they lead nowhere
+    )  # without observers it takes a few iterations to detect that nothing changes
 
 
 @dataclass(frozen=True)
@@ -277,7 +277,7 @@ def test_registry_knows_passes_by_xla_name():
 
 @dataclass(frozen=True)
 class Lose(HloPass):
-    """Takes out what must stay."""
+    """Removes an instruction that must stay."""
 
     name: ClassVar[str] = "lose"
 
@@ -346,7 +346,7 @@ ENTRY e {
 
 @dataclass(frozen=True)
 class _Counting(HloPass):
-    """Notes the modules that it is asked for."""
+    """Records the modules that it is run on."""
 
     name = "counting"
     triggers = frozenset((HloOpcode.SORT,))
@@ -378,7 +378,7 @@ GOLDENS = sorted(Path(__file__).parent.glob("goldens/*/*.hlo"))
 
 @pytest.mark.parametrize("name", sorted(n for n in PASSES if PASSES[n].triggers is not None))
 def test_triggers_leave_out_nothing_that_the_pass_would_change(name):
-    """`apply` itself, on modules that have none of the opcodes."""
+    """Run `apply` itself on modules without any of the trigger opcodes."""
     hlo_pass, seen = PASSES[name](), 0
     for path in GOLDENS[::7]:
         module = parse(path.read_text())
@@ -394,7 +394,7 @@ def test_a_block_that_did_not_put_the_collector_back_leaves_that_to_the_next() -
     before = gc.get_threshold()
     stopped = raised_gc_thresholds()
     stopped.__enter__()
-    gc_thresholds._running.clear()  # as an interrupt between its last steps leaves it
+    gc_thresholds._running.clear()  # the state after an interrupt between its last steps
     with raised_gc_thresholds():
         assert gc.get_threshold()[0] > before[0]
     assert gc.get_threshold() == before

@@ -1,4 +1,4 @@
-"""Every edit says the rule that made it and the place of the rule, also where a pass names none."""
+"""Every edit names the rule that made it and its source, even if the pass names none."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_each_rewrite_of_a_pass_without_rules_stands_alone() -> None:
 
 def test_a_pass_of_a_user_has_the_lines_of_its_function() -> None:
     def negate_twice(module: HloModule) -> None:
-        """Negates what is returned, twice."""
+        """Negates the result twice."""
         e = module.entry_computation
         root = e.root
         once = e.add(HloOpcode.NEGATE, (root,))

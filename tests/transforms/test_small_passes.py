@@ -1,4 +1,4 @@
-"""What goldens cannot show of the small passes: what they leave alone, refuse, or do without changing the text."""
+"""What goldens cannot show of small passes: what they don't change, reject, or do silently."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def _calls_in_calls(depth: int) -> str:
 
 
 def test_calls_within_calls_are_copied_once_each():
-    """Inlined from above: 60 levels of 3 instructions make some 180 copies, not 60 * 60 * 3 / 2."""
+    """From the outermost call, 60 levels of 3 instructions make 180 copies, not thousands."""
     made = []
 
     class Adds:
@@ -307,7 +307,7 @@ def test_a_pass_without_rules_says_the_reason_and_the_place_of_its_edits() -> No
 
 
 def test_reshape_mover_leaves_what_is_fused() -> None:
-    """No later pass would join the transposes that a move leaves in a fusion: they grew at every round."""
+    """No later pass would merge transposes in a fusion, so they would grow in every iteration."""
     module = parse("""HloModule m
     f {
       q = f32[17,17]{1,0} parameter(0)
@@ -359,7 +359,7 @@ ENTRY main {
 
 
 def test_only_positions_along_the_sorted_dimension_are_a_permutation() -> None:
-    """Positions along another dimension, a descending order, and sorted values as keys stay sorts."""
+    """Sorts by other positions, in descending order or by sorted values stay sorts."""
     module = parse(SORTS)
     before = str(module)
     PASSES["permutation_sort_simplifier"]().run(module)
@@ -403,7 +403,7 @@ ENTRY main {
     ],
 )
 def test_positions_that_wrap_around_are_no_permutation(kind, size, along, becomes_scatter) -> None:
-    """A narrow type repeats its values along the sorted dimension, or along another that the scatter would index."""
+    """A narrow type wraps around along the sorted or another dimension that the scatter indexes."""
     text = WRAPPING.replace("TYPE", kind).replace("SIZE", size).replace("ALONG", str(along))
     module = run("permutation_sort_simplifier", text)
     assert count(module, "scatter") == becomes_scatter

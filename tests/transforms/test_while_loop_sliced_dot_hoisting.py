@@ -1,4 +1,7 @@
-"""Products with slices of what a loop goes through: in any form they keep their meaning before the loop, and what does not pay stays."""
+"""Hoisting dots with slices of loop-carried arrays preserves the semantics in any form.
+
+Dots for which it does not pay stay.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pipelines of the CPU over every example of a pass: the rules of HLO and the meaning hold after each pass."""
+"""The CPU's pipelines on every example of a pass: valid HLO and equal results after each pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pass that looks only at what changed does what it would do if it looked at everything."""
+"""A pass that visits only what changed does what it would do if it visited everything."""
 
 from __future__ import annotations
 
@@ -82,7 +82,15 @@ def _change_reducer(c: HloComputation) -> None:
     reducer.replace(reducer.root, reducer.parameters[0])
 
 
-_EDITS = [_multiply_by_one, _subtract_nothing, _negate_twice, _transpose_back, _reshape_again, _all_broadcasts, _change_reducer]  # fmt: skip
+_EDITS = [
+    _multiply_by_one,
+    _subtract_nothing,
+    _negate_twice,
+    _transpose_back,
+    _reshape_again,
+    _all_broadcasts,
+    _change_reducer,
+]
 
 
 @pytest.mark.parametrize("edit", _EDITS, ids=lambda f: f.__name__.strip("_"))
@@ -90,7 +98,7 @@ def test_algsimp_after_an_edit_is_algsimp_of_everything(edit: object) -> None:
     module = parse(_SETTLED)
     _run(module)
     edit(module.entry_computation)  # type: ignore[operator]
-    fresh = module.clone()  # which knows nothing of earlier runs
+    fresh = module.clone()  # a set of rules without earlier runs
     before = str(module)
     _run(module)
     _run(fresh)

@@ -1,4 +1,4 @@
-"""Modules in binary form: everything the text says comes back, and nothing malformed gets in."""
+"""Modules in binary form: the whole text is recovered, and malformed messages are rejected."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ENTRY %e (x: f32[2,3]) -> f32[2,3] {
 
 
 def kept(module: HloModule) -> str:
-    """The text without what XLA keeps outside the message."""
+    """The text without the parts that XLA keeps outside the message."""
     for name in WITHOUT_FIELD:
         module.header.pop(name, None)
     return str(module)
@@ -120,7 +120,8 @@ def test_graphs_share_what_they_shared() -> None:
     (x,) = module.entry_computation.parameters
     assert [u.name for u in x.users] == ["init", "a"]
     assert module.entry_computation.root.name == "o"
-    assert len(module.schedule) == len(module.computations) - 1  # the fused one has no order of its own
+    # a fused computation has no schedule
+    assert len(module.schedule) == len(module.computations) - 1
 
 
 def test_callees_are_written_before_their_callers() -> None:
@@ -131,7 +132,7 @@ def test_callees_are_written_before_their_callers() -> None:
         known.add(computation.id)
 
 
-# -- shapes and literals ----------------------------------------------------------------------------------------
+# -- shapes and literals ---------------------------------------------------------------------------
 
 ELEMENTS = [k for k in PrimitiveType if k.is_array and k.scalar is not None]
 
@@ -209,7 +210,7 @@ def test_a_shape_comes_back(text: str, wanted: dict[str, Any]) -> None:
     assert shape_from_proto(proto) == shape
 
 
-# -- shardings --------------------------------------------------------------------------------------------------
+# -- shardings -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -330,7 +331,7 @@ def test_a_sharding_that_does_not_fit_is_refused(change: Callable[[Any], None]) 
         sharding_from_proto(proto)
 
 
-# -- bad input --------------------------------------------------------------------------------------------------
+# -- bad input -------------------------------------------------------------------------------------
 
 
 def broken(change: Callable[[Any], object]) -> bytes:
@@ -603,10 +604,11 @@ def test_an_update_has_the_very_shape_of_its_start():
 
 
 NAMES = {
-    "a b": "a_b", "%s%n": "_s_n", "é": "a_", "1x": "_x", "a\n": "a_", "a\0b": "a_b", 'q"x': "q_x", "f32": "f32_", "tuple": "tuple", "b": "b",
+    "a b": "a_b", "%s%n": "_s_n", "é": "a_", "1x": "_x", "a\n": "a_", "a\0b": "a_b", 'q"x': "q_x",
+    "f32": "f32_", "tuple": "tuple", "b": "b",
     "__x": "a_x", "__xla_x": "__xla_x", "../..": "_._..", "<b>": "_b_", "": "negate",
 }  # fmt: skip
-"""Names in a proto, and what the real XLA makes of them (an empty one it refuses)."""
+"""Names in a proto, and the real XLA's names for them (it rejects an empty one)."""
 
 
 @pytest.mark.parametrize("name", NAMES)

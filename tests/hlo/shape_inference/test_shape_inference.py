@@ -1,4 +1,4 @@
-"""Shapes that follow from operands, by hand for every family, and against NumPy where NumPy knows."""
+"""Inferred shapes, by hand for every family, and against NumPy where it has the operation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ O = HloOpcode  # noqa: E741 - a table of opcodes
 
 
 def shape(text: str) -> Shape:
-    """`f32[2,<=3]`, `(f32[2], token[])` without nesting, row major."""
+    """`f32[2,<=3]`, `(f32[2], token[])` without nesting, row-major."""
     if text.startswith("("):
         return tuple_of(shape(part.strip()) for part in re.findall(r"\w+\[[^]]*\]", text))
     if text == "token[]":
@@ -49,7 +49,10 @@ _B = HloBuilder("module")
 
 
 def region(result: str, *parameters: str, root: int = 0) -> HloComputation:
-    """A computation of this signature; it gives parameter `root`, or a constant where that has another shape."""
+    """A computation of this signature.
+
+    It returns parameter `root`, or a constant if that has another shape.
+    """
     b = _B.sub_computation("region")
     xs = [b.parameter(i, shape(p)) for i, p in enumerate(parameters)]
     want = shape(result)
@@ -394,7 +397,7 @@ def test_compatible_ignores_layouts_and_dynamic_dimensions_but_not_types() -> No
     assert not shape_inference.compatible(tuple_of([x]), x)
 
 
-# -- against NumPy ----------------------------------------------------------------------------------------------
+# -- against NumPy ---------------------------------------------------------------------------------
 
 SIZES = st.integers(0, 7)
 
@@ -420,7 +423,7 @@ def test_transposes_have_numpys_sizes(case: tuple[list[int], list[int]]) -> None
 
 @given(st.data())
 def test_dots_have_einsums_sizes(data: st.DataObject) -> None:
-    """Letters name dimensions: common and kept are batch, common and dropped contracting."""
+    """Letters name dimensions: shared and kept are batch, shared and dropped contracting."""
     batch, summed, left, right = (
         "ab"[: data.draw(st.integers(0, 2))],
         "cd"[: data.draw(st.integers(0, 2))],
@@ -456,7 +459,7 @@ def test_dots_have_einsums_sizes(data: st.DataObject) -> None:
 def test_windows_are_as_many_as_fit(
     size: int, width: int, stride: int, low: int, high: int, holes: int, base: int
 ) -> None:
-    """Counted one by one over the padded, dilated array."""
+    """Counted individually over the padded, dilated array."""
     window = Window((WindowDimension(width, stride, low, high, holes, base),))
     padded = max(0, (size - 1) * base + 1 if size else 0) + low + high
     reach = (width - 1) * holes + 1

@@ -1,4 +1,4 @@
-"""Text that is not HLO raises HloParseError with a place, soon, and nothing else."""
+"""Text that is not HLO raises HloParseError with a location, quickly, and nothing else."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_hostile_text_is_refused_soon(name: str) -> None:
     start = time.perf_counter()
     with pytest.raises(HloParseError):
         parse(HOSTILE[name])
-    assert time.perf_counter() - start < 30  # not how fast, but that it ends: a hang would be minutes
+    assert time.perf_counter() - start < 30  # checks only that it ends: a hang would take minutes
 
 
 def test_allowed_depth_does_not_exhaust_the_stack() -> None:

@@ -1,4 +1,7 @@
-"""Large literals are read at once where all their elements are plain, and else one by one: both mean the same, faults included."""
+"""Large literals with only plain elements are read at once, others element by element.
+
+Both give the same values and errors.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ def read(shape: str, text: str):
 
 @pytest.fixture
 def one_by_one(monkeypatch):
-    """What reading element by element makes of a literal."""
+    """The result of reading a literal element by element."""
 
     def reading(shape: str, text: str):
         with monkeypatch.context() as patch:
@@ -43,7 +46,7 @@ def one_by_one(monkeypatch):
 
 
 def variants(text: str) -> list[str]:
-    """The text, and the same with blanks, commas, braces and numbers changed in the first places."""
+    """The text, and variants with other blanks, commas, braces and numbers near the start."""
     first = text.replace("{", "{ ", 1)
     changed = [text.replace(", ", to, 2) for to in (",", " ", ",\n\t", ",, ", ", , ")]
     changed += [text.replace("{ ", "{ " + put, 1) for put in ("--", "5.0, ", "1 2, ", "-", "x", "{", "...")]

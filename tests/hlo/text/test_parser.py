@@ -1,4 +1,4 @@
-"""What parse makes of texts: names, operands, attributes, literals, schedules, headers."""
+"""Parsing: names, operands, attributes, literals, schedules, headers."""
 
 from __future__ import annotations
 

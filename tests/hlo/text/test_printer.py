@@ -1,4 +1,4 @@
-"""The text of modules: to the letter as XLA's printer gives it (the expected texts are its own)."""
+"""The printed text of modules is exactly XLA's; the expected texts are from its printer."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_what_the_real_printer_makes_of_it(body: str, expected: str | None) -> N
 
 
 def test_the_true_branch_comes_first() -> None:
-    """In XLA's order of computations, in whatever order the text names them."""
+    """In XLA's order of computations, in whichever order the text names them."""
     text = """HloModule m
 yes { p = f32[] parameter(0)
  ROOT n = f32[] negate(p) }
@@ -282,7 +282,7 @@ ENTRY e {
 
 
 def test_frames_are_numbered_by_their_first_use() -> None:
-    """The one that is not used goes, two that are equal become one, a cycle and a number beyond the table lead nowhere."""
+    """Unused frames are dropped, equal ones merged, cycles and unknown numbers give no frame."""
     module = parse(FRAMES)
     text = str(module)
     assert '1 "b.py"\n2 "a.py"\n' in text
@@ -293,7 +293,7 @@ def test_frames_are_numbered_by_their_first_use() -> None:
 
 
 def test_an_async_start_prints_its_aliases_first_and_statistics_twice() -> None:
-    """As the real printer does: the statistics of what is wrapped, then those of the start."""
+    """As the real printer: the statistics of the wrapped instruction, then those of the start."""
     text = """HloModule m
 
 ENTRY e {

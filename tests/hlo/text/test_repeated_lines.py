@@ -1,4 +1,4 @@
-"""A line in words that were read before means what it means by itself, and is refused where it would be."""
+"""A line with text that was read before has its own meaning, and its own errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ pred[4,4] compare(x, y), direction=LT
 
 
 def facts(i: HloInstruction) -> tuple[object, ...]:
-    """All that the text says of an instruction but its name; of computations in braces what they hold."""
+    """Everything in an instruction's text but its name; for computations in braces their bodies."""
     called = {k: str(v) if hasattr(v, "root") else v for k, v in i.attributes.items()}
     attributes = {k: v for k, v in called.items() if k not in ("literal", "to_apply")}
     literal = repr(i.attributes.get("literal"))

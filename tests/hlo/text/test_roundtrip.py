@@ -1,4 +1,4 @@
-"""What is printed parses to what prints the same."""
+"""Printed text parses to a module that prints the same."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ARRAYS = [t for t in PrimitiveType if t.is_array and t.scalar is not None]
 
 @st.composite
 def shapes(draw: st.DrawFn, depth: int = 2) -> Shape:
-    """Shapes with any element type, dynamic dimensions, layouts with tiles and memory spaces, nested in tuples."""
+    """Nested shapes with any element type, dynamic dimensions, tiled layouts and memory spaces."""
     if depth and draw(st.booleans()):
         return TupleShape(tuple(draw(st.lists(shapes(depth - 1), max_size=7))))
     dims = draw(st.lists(st.integers(0, 9), max_size=4))
@@ -154,9 +154,9 @@ ENTRY e {
 @pytest.mark.parametrize(
     "text",
     [
-        SHARED,  # XLA prints twice before leaf, and does not read it
+        SHARED,  # XLA prints twice before leaf, and cannot read that
         ASYNC.replace("ROOT r = %s", "").replace("  p1 =", "  ROOT p1 ="),  # XLA prints parameter-start(a, b)
-        ASYNC % "f32[2,3]{1,0} subtract(p1, p0)",  # and of this what it reads as subtract(p0, p1)
+        ASYNC % "f32[2,3]{1,0} subtract(p1, p0)",  # and this so that it reads subtract(p0, p1)
         ASYNC % "f32[2,3]{1,0} negate(p1)",
         ASYNC % "f32[2,3]{1,0} subtract(p0, p1)",
     ],

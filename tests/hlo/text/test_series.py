@@ -1,4 +1,4 @@
-"""A series of texts read with what they share gives the modules that each gives by itself."""
+"""A series of texts, read with shared parts, gives the same modules as each text alone."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _REDUCED = """\
 
 
 def _plain(text: str) -> ModuleRecord:
-    """What a text says by itself, without the numbers of stack frames."""
+    """The module of a text read alone, without the numbers of stack frames."""
     return _without_frames(parse(text).record())
 
 

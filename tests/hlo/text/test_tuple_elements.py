@@ -1,4 +1,4 @@
-"""Elements of tuples where they are used, `p#0`: read as get-tuple-elements, written in the compact form."""
+"""Inline tuple elements, `p#0`: read as get-tuple-elements, printed in the compact form."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ ENTRY e {
 def test_the_compact_form_parses_to_the_same_program():
     original = parse(LOOP)
     text = original.to_string("compact")
-    assert text.count("get-tuple-element") == 2  # what is waited for, and the root
+    assert text.count("get-tuple-element") == 2  # control predecessors, and the root
     assert "#1" in text
     again = parse(text)
     again.verify()

@@ -1,4 +1,4 @@
-"""Every rule of HLO broken once; what is right passes, and the message shows where it is wrong."""
+"""Every rule of HLO broken once; valid modules pass, and the message shows the error's place."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def refuse(module: HloModule, message: str) -> None:
     assert message in str(caught.value)
 
 
-# -- the graph itself, broken behind the mutators' back ---------------------------------------------------------
+# -- the graph itself, broken behind the mutators' back --------------------------------------------
 
 
 def test_an_operand_of_another_computation_is_found() -> None:
@@ -316,7 +316,7 @@ def test_the_entry_may_not_be_called() -> None:
 
 
 def test_many_paths_through_few_computations_take_no_time() -> None:
-    """2 ** 60 paths; the dead instruction is asked for side effects, too."""
+    """2 ** 60 paths; the dead instruction is checked for side effects too."""
     b = HloBuilder("m")
     last = b.sub_computation("c")
     called = last.build_computation(last.negate(last.parameter(0, array(F32))))
@@ -331,7 +331,7 @@ def test_many_paths_through_few_computations_take_no_time() -> None:
     assert not dead.has_side_effect
 
 
-# -- schedules --------------------------------------------------------------------------------------------------
+# -- schedules -------------------------------------------------------------------------------------
 
 
 def test_schedules_name_every_instruction_once_after_its_operands() -> None:
@@ -348,7 +348,7 @@ def test_schedules_name_every_instruction_once_after_its_operands() -> None:
     refuse(module, "twice")
 
 
-# -- options ----------------------------------------------------------------------------------------------------
+# -- options ---------------------------------------------------------------------------------------
 
 
 def test_mixed_precision_is_refused_where_it_is_not_allowed() -> None:
@@ -376,7 +376,7 @@ def test_only_some_opcodes_change_layouts_where_layouts_count() -> None:
         hlo.parse(wrong).verify(layout_sensitive=True)
 
 
-# -- what is shown ----------------------------------------------------------------------------------------------
+# -- what is shown ---------------------------------------------------------------------------------
 
 
 def test_the_fault_stands_among_its_neighbours() -> None:
@@ -497,7 +497,7 @@ OTHER_SIZES = {
     "bitcast of a static array": "r = f32[<=4] bitcast(q)",
     "update in place": "r = f32[4] dynamic-update-slice(p, q, k)",
 }
-"""Values handed on in one buffer, where one side stores sizes behind the elements and the other does not."""
+"""Values forwarded in one buffer, where only one side stores sizes after the elements."""
 
 
 @pytest.mark.parametrize("last", OTHER_SIZES)

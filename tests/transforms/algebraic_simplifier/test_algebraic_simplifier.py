@@ -1,4 +1,7 @@
-"""Every rule of algsimp fires on an example made from its own pattern (or written below) and keeps the meaning."""
+"""Every rule of algsimp fires on an example generated from its pattern, or written below.
+
+It must preserve the semantics.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ from xlanb.transforms.rules import Rule, RuleSet
 SUM = "sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }\n"
 MAX = "max { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] maximum(a, b) }\n"
 
-# What the generator below cannot make: instructions with attributes, particular shapes or constants. One module body per rule, its root last.
+# Rules that the generator below cannot match: instructions with attributes, particular shapes or
+# constants. One module body per rule, its root last.
 EXAMPLES = {
     "A & A => A, A | A => A": "p = pred[4] parameter(0) ROOT r = pred[4] and(p, p)",
     "(A * C1) * (B * C2) => (A * B) * (C1 * C2)": "x = f32[] parameter(0) y = f32[] parameter(1) c = f32[] constant(2) d = f32[] constant(4) "
@@ -221,7 +225,7 @@ def written(body: str) -> str:
 
 
 def generated(rule: Rule) -> Iterator[str]:
-    """Modules that the pattern matches: every element type, every opcode of the root, free operands as parameters."""
+    """Modules that the pattern matches, of every element type and root opcode."""
     roots = sorted(rule.pattern.opcodes or (), key=str)
     for kind, root in itertools.product(TYPES, roots):
         module = HloModule("generated")
@@ -235,7 +239,7 @@ def generated(rule: Rule) -> Iterator[str]:
 
 
 def without_value(kind: PrimitiveType) -> tuple[HloOpcode, ...]:
-    """Opcodes that HLO's rules allow for a type, and that have no value."""
+    """Opcodes that HLO's rules allow for a type, but that have no value."""
     return (() if kind.is_integral else SHIFTS) + (ORDERS if kind.is_complex else ())
 
 

@@ -1,4 +1,7 @@
-"""Constants of sums and products: folded for integers by every release, for floats up to JAX 0.10.2."""
+"""Constants of sums and products.
+
+Every release folds those of integers, releases up to JAX 0.10.2 also those of floats.
+"""
 
 from __future__ import annotations
 

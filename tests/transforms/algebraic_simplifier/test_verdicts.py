@@ -1,4 +1,7 @@
-"""Each rule keeps what its verdict says, on a few random modules of some types; `python -m benchmarks verdicts` tries all types, and all values of the small ones."""
+"""Each rule preserves what its verdict says, on a few random modules of some types.
+
+`python -m benchmarks verdicts` tries all types, and all values of the small ones.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,19 @@ from xlanb.transforms.rules import Rule, RuleSet
 from xlanb.transforms.verdict import EXACT, INTEGERS, MOVES, REAL, Loss, Verdict, exact_except
 
 OF_DEVICES = {"clamp(0, partition-id, C) => partition-id, replica-id likewise"}
-"""Rules that fire in programs of several devices alone; test_algebraic_simplifier tries them."""
+"""Rules that fire only in programs of several devices; test_algebraic_simplifier tries them."""
 TYPES = ("pred", "u4", "s8", "f8e5m2", "f32", "c64")
 QUICK = 0.05
 CASES = json.loads(PATH.read_text(encoding="utf-8"))["entries"]
 OF_THE_MACHINE = re.compile("exponential|power|log|sqrt|c64")
-"""What NumPy computes a little differently from machine to machine."""
+"""Operations whose NumPy results differ slightly between machines."""
 
 
 @pytest.mark.parametrize("rule", [r for r in RULES.rules if r.label not in OF_DEVICES], ids=lambda r: r.label)
 def test_a_rule_keeps_what_its_verdict_says(rule: Rule):
     found = Checker(rule, effort=QUICK).run(TYPES)
     if not found.fired:
-        found = Checker(rule, effort=4 * QUICK).run(("s32", "u32"))  # of a rule about indices
+        found = Checker(rule, effort=4 * QUICK).run(("s32", "u32"))  # for a rule about indices
     assert found.fired, "nothing that was drawn made it fire"
     assert not found.contradictions, f"{rule.keeps}: {found.contradictions[0]}\n{found.contradictions[0].module}"
 
@@ -67,7 +70,8 @@ def test_a_rule_that_is_wrong_for_one_value_of_one_small_type_is_contradicted():
 
 def test_what_moves_elements_is_compared_by_bytes():
     found = Checker(rule(MOVES, lambda a: a, opcode=O.MULTIPLY, value=1), effort=QUICK).run(("f32",))
-    assert not found.contradictions or found.contradictions[0].lost  # NaNs alone may differ in their bits
+    # only NaNs may differ in their bits
+    assert not found.contradictions or found.contradictions[0].lost
     found = Checker(rule(MOVES, lambda a: a), effort=QUICK).run(("f32",))
     assert found.contradictions
 

@@ -1,4 +1,4 @@
-"""What XLA:CPU hands to its kernel library, and what it takes along."""
+"""What XLA:CPU passes to its kernel library, and what it fuses with it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ENTRY e {
 
 
 def _fusions(body: str, head: str = HEAD, *, bf16_dots: bool = False, large_bitcasts: bool = False) -> list[str]:
-    """The opcodes inside of each fusion in order; the module must still compute the same."""
+    """The opcodes in each fusion in order; the module must still compute the same."""
     text = head + body + "\n}"
     module, before = xlanb.hlo.parse(text), xlanb.hlo.parse(text)
     DotLibraryRewriter(bf16_dots=bf16_dots, large_bitcasts=large_bitcasts).run(module)

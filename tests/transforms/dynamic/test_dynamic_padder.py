@@ -1,4 +1,4 @@
-"""Programs over arrays of dynamic size: the same results with the sizes beside the arrays."""
+"""Programs over arrays of dynamic size give the same results with separate sizes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ goes_on {
 """
 ROW = "d = f32[<=8] set-dimension-size(x, n), dimensions={0}\n"
 
-# What follows `d`, the first n elements of x = f32[8], with m = f32[8,3] and s = f32[8,3] cut to n rows at hand.
+# The program after `d`, the first n elements of x = f32[8]; m = f32[8,3], and s = f32[8,3] cut to n
+# rows, may be used.
 PROGRAMS = {
     "elementwise": "ROOT r = f32[<=8] multiply(d, d)",
     "sum": "z = f32[] constant(0)\n  ROOT r = f32[] reduce(d, z), dimensions={0}, to_apply=add",

@@ -1,4 +1,4 @@
-"""What the passes leave alone, their options, and what they refuse."""
+"""What the expanders don't change, their options, and what they reject."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random numbers as HLO: known answers, distributions, and what is drawn anew."""
+"""Random numbers as HLO: known answers, distributions, and what is drawn again."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from xlanb.transforms import PASSES
 
 
 def chain(count: int) -> str:
-    """Each instruction takes the state that the one before gave."""
+    """Each instruction takes the state that the previous one returned."""
     lines = ["s0x = u64[2] parameter(0)"]
     for k in range(1, count + 1):
         lines += [f"t{k} = (u64[2], u32[8]) rng-bit-generator(s{k - 1}x), algorithm=rng_philox"]
@@ -21,7 +21,7 @@ def chain(count: int) -> str:
 
 
 def test_any_number_of_them_is_inlined():
-    """Some 320 instructions each: with one computation for all, 100 of them would pass the limit on expansion."""
+    """Some 320 instructions each: sharing one computation, 100 would exceed the expansion limit."""
     module = parse(chain(100))
     for name in ("rng-bit-generator-expander", "call-inliner"):
         PASSES[name]().run(module)

@@ -1,4 +1,7 @@
-"""Producers that vanish on all paths: the same as by every path written out, in as many questions as there are edges."""
+"""Producers fusible on all paths: the same answers as by enumerating every path.
+
+The number of queries is the number of edges.
+"""
 
 from __future__ import annotations
 

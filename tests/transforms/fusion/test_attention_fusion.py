@@ -1,4 +1,4 @@
-"""Fusion of attention: what becomes one kernel, what is left alone, and the reason that is told."""
+"""Fusion of attention: what becomes one kernel, what does not, and the reported reason."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Decisions(list[Decision]):
     """An observer of decisions."""
 
     def on_event(self, event: object) -> None:
-        """Keep a decision."""
+        """Record a decision."""
         if isinstance(event, Decision):
             self.append(event)
 
 
 def run(text: str) -> tuple[HloModule, Decisions]:
-    """A module after the pass, and what was decided."""
+    """A module after the pass, and the decisions."""
     module, told = parse(text), Decisions()
     with observing(told):
         PASSES["attention-fusion"]().run(module)

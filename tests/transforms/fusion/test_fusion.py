@@ -1,4 +1,4 @@
-"""Why and why not: what the fusion pass tells of its decisions."""
+"""Why and why not: what the fusion pass reports about its decisions."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_rows_that_are_joined_are_fused_where_loops_are_cut_at_their_seams(piece
 
 
 def _is_fused(hlo_pass: HloPass, rows: int, width: int, dtype: str) -> bool:
-    """Whether a concatenation along the fastest dimension is in a fusion after the pass."""
+    """Whether a concatenation along the most minor dimension is in a fusion after the pass."""
     module = parse(
         f"HloModule m\nENTRY e {{\n x = {dtype}[{rows},{width // 2}] parameter(0)\n"
         f" c = {dtype}[{rows},{width}] concatenate(x, x), dimensions={{1}}\n"
@@ -148,7 +148,7 @@ def test_each_release_has_its_own_length_of_rows_that_are_copied(rows, width, dt
     for by_bytes, wanted in ((False, in_0_10), (True, in_0_12)):
         fused = _is_fused(CpuInstructionFusion(rows_by_bytes=by_bytes), rows, width, dtype)
         wrapped = _is_fused(FusionWrapper(rows_by_bytes=by_bytes), rows, width, dtype)
-        assert (fused, wrapped) == (wanted, wanted and by_bytes)  # 0.10.2 wraps no concatenation
+        assert (fused, wrapped) == (wanted, wanted and by_bytes)  # 0.10.2 wraps no concatenations
 
 
 def test_a_fusion_asks_of_a_refused_operand_once_for_each_step(monkeypatch):
@@ -178,7 +178,7 @@ def test_a_fusion_asks_of_a_refused_operand_once_for_each_step(monkeypatch):
 
 @pytest.mark.parametrize("is_observed", [False, True])
 def test_a_shared_operand_that_opens_a_block_is_refused_once(monkeypatch, is_observed):
-    """A fusion asks about each of its operands whenever it has grown: among n operands, that is n^2 questions."""
+    """A fusion is checked against each operand whenever it grows: n^2 checks for n operands."""
     asked = Counter()
     condition = next(c for c in CONDITIONS if c.name == "code duplication is low")
 
@@ -237,13 +237,13 @@ ENTRY e {
     left = [i for i in module.entry_computation if i.opcode is HloOpcode.BROADCAST]
     assert not left
     kept = [i.opcode for i in module.entry_computation if i.opcode in (HloOpcode.MULTIPLY, HloOpcode.ADD)]
-    assert kept  # the limit is reached: a product of several users is computed once
+    assert kept  # the limit is reached: a product with several users is computed once
     fused = [i for i in module.entry_computation if i.opcode is HloOpcode.FUSION]
     assert len(fused) >= 3
 
 
 def _stencils(count: int) -> str:
-    """A chain in which each product is read by the next one, and padded and shifted by it too."""
+    """A chain in which each product is read by the next one, also padded and shifted."""
     steps = "".join(
         f" v{k} = f32[65] pad(m{k}, z), padding=0_1\n h{k} = f32[64] slice(v{k}), slice={{[1:65]}}\n"
         f" m{k + 1} = f32[64] multiply(m{k}, h{k})\n"
@@ -253,7 +253,7 @@ def _stencils(count: int) -> str:
 
 
 def test_reductions_beyond_the_limit_are_refused_once(monkeypatch):
-    """A fusion asks about each of its operands whenever it has grown, and a count of reductions never falls."""
+    """A fusion is checked against each operand whenever it grows; its reductions never decrease."""
     asked = []
     condition = next(c for c in CONDITIONS if c.name == "not too many reductions in one fusion")
 

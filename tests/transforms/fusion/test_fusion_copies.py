@@ -1,4 +1,4 @@
-"""What fusion does with long chains of steps that a reduction reads too."""
+"""What fusion does with long chains of steps that a reduction also reads."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from xlanb.transforms.fusion.cpu_instruction_fusion import CpuInstructionFusion
 
 
 def _chain(steps: int, size: int) -> xlanb.hlo.HloModule:
-    """x = x - sum(x), so many times."""
+    """x = x - sum(x), `steps` times."""
     lines = [f"x0 = f32[{size}] parameter(0)", "z = f32[] constant(0)"]
     for n in range(steps):
         lines += [

@@ -1,4 +1,4 @@
-"""What fusion keeps apart because one loop nest cannot vectorize both."""
+"""What fusion keeps apart because one loop nest cannot vectorize it together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] ad
 
 
 def _reductions(shape: tuple[int, ...], first: str, second: str) -> str:
-    """The sums over some dimensions of x and over others of y, added."""
+    """The sum of two reductions, of x and y over different dimensions."""
     kept = [d for n, d in enumerate(shape) if str(n) not in first.split(",")]
     dims, result = ",".join(map(str, shape)), ",".join(map(str, kept))
     return f"""HloModule m
@@ -29,7 +29,7 @@ ENTRY e {{
 
 
 def _repeated(rows: int, width: int, operations: int) -> str:
-    """x times something computed of w, repeated along rows of x."""
+    """x times a function of w that is repeated along rows of x."""
     lines = [f"w0 = f32[{rows}] parameter(0)", f"x = f32[{rows},{width}] parameter(1)"]
     lines += [f"w{n + 1} = f32[{rows}] {('add', 'multiply')[n % 2]}(w{n}, w{n})" for n in range(operations)]
     lines += [f"b = f32[{rows},{width}] broadcast(w{operations}), dimensions={{0}}"]
@@ -38,7 +38,7 @@ def _repeated(rows: int, width: int, operations: int) -> str:
 
 
 def _fused(text: str, *, separate_loops: bool = True) -> xlanb.hlo.HloModule:
-    """The module after fusion; its results must stay what they were."""
+    """The module after fusion; its results must be unchanged."""
     module, before = xlanb.hlo.parse(text), xlanb.hlo.parse(text)
     CpuInstructionFusion(separate_loops=separate_loops).run(module)
     module.verify()

@@ -1,4 +1,4 @@
-"""Row fusion: softmax becomes one fusion, what is no chain along rows is left alone, and the meaning stays."""
+"""Row fusion: softmax becomes one fusion, other code is unchanged, semantics are preserved."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def test_a_chain_along_rows_becomes_one_fusion(end: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        # a reduction by itself
+        # A single reduction
         "  x = f32[6,40]{1,0} parameter(0)\n  z = f32[] constant(0)\n  ROOT r = f32[6]{0} reduce(x, z), dimensions={1}, to_apply=sum\n",
-        # columns are no rows of memory
+        # Columns are not contiguous in memory
         (
             "  x = f32[40,6]{1,0} parameter(0)\n  z = f32[] constant(0)\n  s = f32[6]{0} reduce(x, z), dimensions={0}, to_apply=sum\n"
             "  b = f32[40,6]{1,0} broadcast(s), dimensions={1}\n  ROOT r = f32[40,6]{1,0} divide(x, b)\n"
@@ -77,7 +77,7 @@ def test_a_chain_along_rows_becomes_one_fusion(end: str) -> None:
             "  x = f32[40,40]{1,0} parameter(0)\n  z = f32[] constant(0)\n  s = f32[40]{0} reduce(x, z), dimensions={1}, to_apply=sum\n"
             "  b = f32[40,40]{1,0} broadcast(s), dimensions={1}\n  ROOT r = f32[40,40]{1,0} divide(x, b)\n"
         ),
-        # both the sum and what comes of it are wanted
+        # Both the sum and its use are results
         (
             "  x = f32[6,40]{1,0} parameter(0)\n  z = f32[] constant(0)\n  s = f32[6]{0} reduce(x, z), dimensions={1}, to_apply=sum\n"
             "  b = f32[6,40]{1,0} broadcast(s), dimensions={0}\n  r = f32[6,40]{1,0} divide(x, b)\n  ROOT t = (f32[6]{0}, f32[6,40]{1,0}) tuple(s, r)\n"

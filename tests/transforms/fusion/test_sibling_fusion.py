@@ -1,4 +1,4 @@
-"""Sibling fusion: loops over the same elements become one, nothing comes to wait for itself, and the meaning stays."""
+"""Sibling fusion: loops of equal shape become one, without cycles; semantics are preserved."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def test_one_that_needs_the_other_stays_apart() -> None:
 
 
 def test_merged_loops_do_not_wait_for_each_other() -> None:
-    # a and d, b and c would fit; c needs a, and d needs b: both pairs at once would be a cycle.
+    # a and d, b and c could be merged; c needs a, and d needs b: merging both pairs would be a
+    # cycle.
     _, after = merged(
         "  x = f32[200] parameter(0)\n  y = f32[200] parameter(1)\n"
         "  a = f32[200] fusion(x, x), kind=kLoop, calls=double\n  b = f32[200] fusion(y, y), kind=kLoop, calls=double\n"

@@ -1,4 +1,4 @@
-"""Layouts where values are handed on: what the verifier refuses, a copy mends and a bitcast shows."""
+"""Layouts of forwarded values: what the verifier rejects, a copy fixes and a bitcast shows."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_bitcasts_show_the_elements_out_of_order(name: str) -> None:
     got = leaves(evaluate(module, X))
     assert any(not np.array_equal(g, w) for g, w in zip(got, wanted, strict=True))
     for g, w in zip(got, wanted, strict=True):
-        if "update" not in name:  # an update overwrites one element, wherever it lies
+        if "update" not in name:  # an update overwrites one element, wherever it is
             np.testing.assert_array_equal(np.sort(g, axis=None), np.sort(w, axis=None))
 
 

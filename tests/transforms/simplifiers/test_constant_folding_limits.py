@@ -1,4 +1,4 @@
-"""What constant folding leaves alone: it is estimated before anything is computed."""
+"""What constant folding leaves unfolded: the cost is estimated before anything is computed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Inputs for which a rule of algsimp changes the result, for each loss that its verdict declares; and what the real XLA does with them.
+"""Inputs for which a rule of algsimp changes the result, for each loss in its verdict.
 
-`python -m tests.transforms.verdicts.counterexamples` draws them anew, runs each on the real XLA:CPU (needs JAX) with its own algsimp and without it, and writes
-`counterexamples.json`, of which `docs/generate.py` makes a page.
+`python -m tests.transforms.verdicts.counterexamples` draws them anew, runs each on the real XLA:CPU
+(needs JAX) with its own algsimp and without it, and writes `counterexamples.json`, from which
+`docs/generate.py` makes a page.
 """
 
 from __future__ import annotations
@@ -52,16 +53,19 @@ MENDED = {
     "A / 2^k => A >> k for A >= 0, an abs": _WRAPS.format(**_ABS, k=4, root="s8[256] divide(a, c)"),
     "A % 2^k => A & (2^k - 1) for A >= 0, an iota": _WRAPS.format(**_IOTA, k=4, root="s8[200] remainder(a, c)"),
 }
-"""Integers that XLA's rules change and ours do not: what wraps around to negative numbers is taken for non-negative (openxla/xla#46628)."""
+"""Integers that XLA's rules change and ours do not.
+
+XLA treats values as non-negative that wrap around to negative ones (openxla/xla#46628).
+"""
 
 
 def arrays_of(hlo: str) -> list[Any]:
-    """All values of s8 for each parameter of a module of `MENDED`."""
+    """All values of s8, for each parameter of a module of `MENDED`."""
     return [np.arange(-128, 128).astype(np.int8)] * hlo.count("parameter(")
 
 
 def found(rule: Rule) -> list[dict[str, Any]]:
-    """What contradicts that a rule were exact, one entry for each kind of loss, of floats and of complex numbers."""
+    """Counterexamples to a rule's exactness, one per kind of loss and of number."""
     seen = Checker(rule, effort=_EFFORT).run(TYPES).seen
     return [entry(rule, e) for _, e in sorted(seen.items(), key=lambda k: (k[0][0], k[0][1].value))]
 
@@ -80,12 +84,12 @@ def entry(rule: Rule, e: Counterexample) -> dict[str, Any]:
 
 
 def number(value: Any) -> str:
-    """A number with as many digits as tell it apart."""
+    """A number with as many digits as needed to identify it."""
     return str(value)
 
 
 def plain(array: Any) -> dict[str, Any]:
-    """An array as type, shape and the bits of its elements, so that NaN and -0 come back as they were."""
+    """An array as type, shape and the bits of its elements, which preserve NaN and -0."""
     return {"type": array.dtype.name, "shape": list(array.shape), "bytes": array.tobytes().hex()}
 
 
@@ -95,7 +99,7 @@ def array(data: dict[str, Any]) -> Any:
 
 
 def rewritten(data: dict[str, Any]) -> tuple[Any, Any]:
-    """What an entry's module gives before and after its rule, by the reference interpreter.
+    """The results of an entry's module before and after its rule, by the reference interpreter.
 
     Raises:
         AssertionError: the rule does not fire on it.
@@ -116,7 +120,10 @@ def leaf(value: Any) -> Any:
 
 
 def by_real_xla(entries: list[dict[str, Any]], flags: str = "") -> list[Any]:
-    """What the real XLA:CPU gives for each entry, under some flags: arrays, or a message where it rejects the module. It runs in a process of its own."""
+    """The real XLA:CPU's results for each entry: arrays, or a message if it rejects the module.
+
+    It runs in a separate process, with the given flags.
+    """
     ran = subprocess.run(
         [
             sys.executable,
@@ -157,7 +164,10 @@ def judged(e: dict[str, Any], real: Any, without: Any) -> str:
 
 
 def first_difference(e: dict[str, Any], real: Any, without: Any) -> tuple[str, str]:
-    """The element of the real results, with algsimp and without it, at which the entry's own results differ first."""
+    """The first differing element in the real results, with algsimp and without it.
+
+    Its position is where the entry's own results first differ.
+    """
     if isinstance(real, str) or isinstance(without, str):
         return "", ""
     before, after = rewritten(e)

@@ -1,6 +1,9 @@
-"""Random modules that a rule's pattern matches: drawn from the root down, each instruction for a shape and a type that its user wants.
+"""Draw random modules that a rule's pattern matches.
 
-What is left open in a pattern becomes a parameter, a constant, or something that rules ask for (a broadcast scalar, an iota, exp, a square). Whether the guards hold too is found by trying.
+They are drawn from the root down, each instruction with the shape and type that its user needs.
+Operands that a pattern leaves open become a parameter, a constant, or an instruction that rules
+check for (a broadcast scalar, an iota, exp, a square). Whether the guards hold too is found by
+trying.
 """
 
 from __future__ import annotations
@@ -40,18 +43,20 @@ def moderate_values(kind: PrimitiveType, rng: np.random.Generator, count: int) -
 
 
 class RedrawError(Exception):
-    """What was drawn so far fits nothing: begin again."""
+    """The drawing so far fits nothing: start again."""
 
 
 class Drawing:
-    """One random module of a pattern, with its values of element type `kind`.
+    """One random module of a pattern, with values of element type `kind`.
 
     Args:
         kind: the element type of most values.
-        rng: every choice comes from it.
-        plain: what is left open becomes parameters, scalar constants, exp and squares only, nothing that moves elements.
-        moderate: floating-point constants lie between 1/2 and 2 (and below zero alike), so that nothing overflows.
-        constants: values for the pattern's own constants, in order, in place of random ones.
+        rng: the source of every choice.
+        plain: open operands become only parameters, scalar constants, exp and squares, nothing that
+            moves elements.
+        moderate: floating-point constants have magnitudes between 1/2 and 2, so that nothing
+            overflows.
+        constants: values for the pattern's own constants, in order, instead of random ones.
     """
 
     def __init__(
@@ -72,10 +77,10 @@ class Drawing:
         self.made: dict[str, HloInstruction] = {}
 
     def of(self, pattern: Pattern, dims: Dims) -> HloModule:
-        """The module whose root the pattern is drawn for.
+        """The module whose root matches the pattern.
 
         Raises:
-            RedrawError, XlanbError: this time nothing came of it.
+            RedrawError, XlanbError: this drawing failed.
         """
         codes = sorted(pattern.opcodes or (), key=str)
         root = self.op(pattern, self._choice(codes), dims, self.kind)
@@ -84,7 +89,7 @@ class Drawing:
         self.entry.set_root(root)
         return self.module
 
-    # -- choices ----------------------------------------------------------------------------------------------------
+    # -- choices -----------------------------------------------------------------------------------
 
     def _choice(self, options: Sequence[Any]) -> Any:
         if not options:
@@ -102,7 +107,7 @@ class Drawing:
             return list(range(n))
         return [int(d) for d in self.rng.permutation(n)]
 
-    # -- leaves -----------------------------------------------------------------------------------------------------
+    # -- leaves ------------------------------------------------------------------------------------
 
     def parameter(self, dims: Dims, kind: PrimitiveType, name: str = "p") -> HloInstruction:
         number = len(self.entry.parameters)
@@ -139,7 +144,7 @@ class Drawing:
         return (3 * (how == 1) + step * np.arange(count)).reshape(dims).astype(kind.dtype)
 
     def free(self, dims: Dims, kind: PrimitiveType, name: str = "p") -> HloInstruction:
-        """What stands where a pattern leaves everything open."""
+        """An instruction for an open operand of a pattern."""
         if self._often(0.6 if not self.plain else 0.85):
             return self.parameter(dims, kind, name)
         makers: list[Callable[[], HloInstruction]] = [lambda: self.constant(dims, kind)]
@@ -165,7 +170,7 @@ class Drawing:
         return self.entry.add(O.MULTIPLY, (a, a))
 
     def user(self, root: HloInstruction) -> HloInstruction:
-        """Something over the root, as some rules rewrite the users of what they match."""
+        """A user of the root, since some rules rewrite the users of what they match."""
         if not root.shape.is_array:
             return root
         dims, kind = root.array_shape.dimensions, root.shape.element_type
@@ -186,17 +191,17 @@ class Drawing:
         return self.entry.add(O.TUPLE, (root,))
 
     def binaries(self, kind: PrimitiveType) -> tuple[HloOpcode, ...]:
-        """Opcodes of two operands that a type takes."""
+        """Binary opcodes for a type."""
         if kind is T.PRED:
             return (O.AND, O.OR, O.XOR)
         if kind.is_complex:
             return (O.ADD, O.SUBTRACT, O.MULTIPLY)
         return (O.ADD, O.SUBTRACT, O.MULTIPLY, O.MAXIMUM)
 
-    # -- patterns ---------------------------------------------------------------------------------------------------
+    # -- patterns ----------------------------------------------------------------------------------
 
     def pattern(self, p: Pattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
-        """An instruction of a pattern, of a shape."""
+        """An instruction that matches a pattern, with a given shape."""
         if p is None:
             return self.free(dims, kind)
         name = getattr(p, "name", "")
@@ -228,10 +233,10 @@ class Drawing:
         return self.entry.add(O.BROADCAST, (scalar,), array(kind, dims), dimensions=()) if dims else scalar
 
     def op(self, p: Pattern, code: HloOpcode, dims: Dims, kind: PrimitiveType) -> HloInstruction:
-        """An instruction of an opcode with the operands that a pattern wants."""
+        """An instruction of an opcode with operands that match a pattern's."""
         assert isinstance(p, OpPattern)
         if (code in _SHIFTS and not kind.is_integral) or (code in _ORDERS and kind.is_complex):
-            raise RedrawError  # the verifier lets them pass, and they have no value
+            raise RedrawError  # the verifier accepts them, but they have no value
         if code in _LOGIC and not (kind.is_integral or kind is T.PRED):
             raise RedrawError
         make = getattr(self, f"draw_{code.text.replace('-', '_')}", None)
@@ -242,10 +247,10 @@ class Drawing:
         return made
 
     def inner(self, p: OpPattern | None, k: int, dims: Dims, kind: PrimitiveType) -> HloInstruction:
-        """Operand k of an instruction of a pattern."""
+        """Operand k of an instruction that matches a pattern."""
         return self.pattern(p.operands[k] if p is not None and p.operands is not None else None, dims, kind)
 
-    # -- elementwise ------------------------------------------------------------------------------------------------
+    # -- elementwise -------------------------------------------------------------------------------
 
     def elementwise(self, p: OpPattern, code: HloOpcode, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         kinds = self._operand_kinds(code, kind)
@@ -270,7 +275,8 @@ class Drawing:
         if code is O.CLAMP and self._often(0.3) and dims and not self.plain:
             raise RedrawError
         if code is O.ABS and kind.is_unsigned:
-            return self.entry.add(code, operands, array(kind, dims))  # no shape is inferred for it, and rules know it
+            # its shape is not inferred, and rules match it
+            return self.entry.add(code, operands, array(kind, dims))
         return self.entry.add(code, operands, **attributes)
 
     def _operand_kinds(self, code: HloOpcode, kind: PrimitiveType) -> list[PrimitiveType]:
@@ -294,7 +300,7 @@ class Drawing:
             ]
         return [kind]
 
-    # -- movement ---------------------------------------------------------------------------------------------------
+    # -- movement ----------------------------------------------------------------------------------
 
     def draw_reshape(self, p: OpPattern | None, dims: Dims, kind: PrimitiveType) -> HloInstruction:
         return self.entry.add(O.RESHAPE, (self.inner(p, 0, self._refactored(dims), kind),), self._shape(dims, kind))
@@ -313,7 +319,7 @@ class Drawing:
         return shape.with_layout(self._permutation(len(dims))) if dims and self._often(0.3) else shape
 
     def _refactored(self, dims: Dims) -> Dims:
-        """Other dimensions of as many elements: neighbours joined, ones put in and taken out, sizes split."""
+        """Other dimensions with as many elements: merged, split, with ones inserted or removed."""
         made = list(dims)
         for _ in range(int(self.rng.integers(4))):
             how = int(self.rng.integers(4))
@@ -413,7 +419,10 @@ class Drawing:
         return self.entry.add(O.CONCATENATE, operands, array(kind, dims), dimensions=(d,))
 
     def _alike(self, dims: Dims, d: int, kind: PrimitiveType) -> HloInstruction | None:
-        """Concatenations that rules look for: of one operand, of neighbouring slices, of broadcasts of one scalar, of concatenations."""
+        """Concatenations that rules match.
+
+        Of one operand, of adjacent slices, of broadcasts of one scalar, of concatenations.
+        """
         how, n = int(self.rng.integers(8)), dims[d]
         shape = array(kind, dims)
         if how == 0 and n > 1:
@@ -513,10 +522,10 @@ class Drawing:
         operands = [self.parameter(dims, kind) for _ in range(2)]
         return self.entry.add(O.MAP, operands, array(kind, dims), dimensions=tuple(range(len(dims))), to_apply=region)
 
-    # -- folds ------------------------------------------------------------------------------------------------------
+    # -- folds -------------------------------------------------------------------------------------
 
     def reducer(self, kind: PrimitiveType) -> HloOpcode:
-        """The opcode of a fold; the same one in a whole module, most times."""
+        """The opcode of a reduction; usually the same one in a whole module."""
         if "reducer" not in self.regions:
             codes = [O.AND, O.OR] if kind is T.PRED else [O.ADD, O.ADD, O.MULTIPLY]
             codes += [] if kind is T.PRED or kind.is_complex else [O.MAXIMUM, O.MINIMUM]
@@ -525,7 +534,7 @@ class Drawing:
         return code
 
     def start(self, p: OpPattern | None, k: int, kind: PrimitiveType) -> HloInstruction:
-        """What a fold starts with: a neutral constant, most times."""
+        """The initial value of a reduction; usually a neutral constant."""
         if (p is not None and p.operands is not None and isinstance(p.operands[k], ConstantPattern)) or self._often(
             0.3
         ):

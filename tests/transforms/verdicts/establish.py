@@ -1,8 +1,11 @@
-"""Whether the rules of algsimp keep what their verdicts say: drawn modules before and after, by the reference interpreter.
+"""Check that the rules of algsimp preserve what their verdicts say.
 
-Elementwise modules are stretched so that one evaluation has all inputs: every value, or pair of values, where these have 16 bits or fewer, and every constant of 8 bits or fewer;
-65,536 inputs with the special ones among them of wider types. What moves elements is compared by its bytes over arrays of distinct ones, in many shapes.
-What holds over the real numbers only is compared in f64 and c128, with numbers near one, to 1e-9.
+Random modules before and after a rule are run by the reference interpreter. Elementwise modules are
+widened so that one evaluation has all inputs: every value, or pair of values, if they have at most
+16 bits, and every constant of at most 8 bits; for wider types 65,536 inputs including the special
+values. Rules that move elements are checked by bytes, over arrays of distinct elements, in many
+shapes. Rules that hold only over the real numbers are checked in f64 and c128, with numbers near
+one, to 1e-9.
 """
 
 from __future__ import annotations
@@ -32,9 +35,9 @@ from xlanb.transforms.verdict import Loss
 
 T = PrimitiveType
 EXHAUSTIBLE = 16
-"""Bits of all inputs together up to which every one of them is tried."""
+"""The most bits of all inputs together for which every input is tried."""
 _LANES = 97
-"""A size that no other dimension has: it is replaced by the count of inputs."""
+"""A size that no other dimension has; it is replaced by the number of inputs."""
 _NEAR = 1e-9
 _MANY, _FEW = 200, 4
 """A counterexample of more elements is an elementwise one, of which so few lanes are shown."""
@@ -43,7 +46,11 @@ Arrays = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Counterexample:
-    """Inputs whose result a rule changes: a small module and its arrays, the operands of one element, what it is before and after, and what is lost."""
+    """Inputs whose result a rule changes.
+
+    A small module and its arrays, the operands of one element, its values before and after, and the
+    loss.
+    """
 
     module: str
     arrays: tuple[Any, ...]
@@ -58,27 +65,37 @@ class Counterexample:
 
 @dataclass
 class Established:
-    """What was found about a rule: types whose inputs were all tried, and those that were sampled; evaluated elements, shapes, losses that were seen, contradictions."""
+    """What was found about a rule.
+
+    Types whose inputs were all tried, and those sampled; evaluated elements, shapes, observed
+    losses, contradictions.
+    """
 
     rule: Rule
     exhausted: set[str] = field(default_factory=set)
     sampled: set[str] = field(default_factory=set)
     proved: dict[str, int] = field(default_factory=dict)
-    """The algebras of `prove.py` ("free", "reals"), and the integer types of Z3, in which both sides are equal for all inputs; of how many modules."""
+    """In how many modules both sides were proved equal for all inputs.
+
+    By algebra of `prove.py` ("free", "reals"), or integer type of Z3.
+    """
     folds: bool = False
-    """Whether it fired on a fold of several elements: trying every element is not all then."""
+    """Whether it fired on a reduction of several elements; trying each is not enough then."""
     shapes: set[tuple[int, ...]] = field(default_factory=set)
     fired: int = 0
     cases: int = 0
     seen: dict[tuple[bool, Loss], Counterexample] = field(default_factory=dict)
     contradictions: list[Counterexample] = field(default_factory=list)
     has_inputs: bool = False
-    """Whether some module had inputs; of iotas and constants one evaluation is all."""
+    """Whether some module had inputs; iotas and constants need only one evaluation."""
     seconds: float = 0.0
 
     @property
     def how(self) -> str:
-        """ "proved", "exhausted" where every input was tried of some type, or every place of some shapes; else "sampled"."""
+        """ "proved", "exhausted" or "sampled".
+
+        "exhausted": every input of some type was tried, or every position of some shapes.
+        """
         if not self.fired:
             return "never fired"
         if self.rule.keeps.moves or (not self.has_inputs and not self.exhausted):
@@ -100,7 +117,7 @@ class Established:
 
     @property
     def over(self) -> str:
-        """The types all of whose values were tried, or that Z3 has proved, then in parentheses those that were sampled."""
+        """The types that were exhausted or proved by Z3, then in parentheses the sampled ones."""
         if "shapes" in self.how:
             return f"{len(self.sampled | self.exhausted)} types"
         sure = self.exhausted | (set(self.proved) & set(NUMERIC))
@@ -129,7 +146,7 @@ def _fires(
 ) -> tuple[HloModule, HloModule] | None:
     try:
         before = drawing.of(rule.pattern, dims)
-    except (RedrawError, XlanbError):  # most drawings fit no opcode's types
+    except (RedrawError, XlanbError):  # most drawings don't match any opcode's types
         return None
     return applied(rule, before, is_layout_sensitive=bool(rng.integers(2)))
 
@@ -141,7 +158,7 @@ def applied(rule: Rule, before: HloModule, *, is_layout_sensitive: bool) -> tupl
     RuleSet("alone", [rule]).run(after.entry_computation, AlgebraicSimplifier(is_layout_sensitive=is_layout_sensitive))
     if after.version == version or str(after) == str(before):
         return None
-    if _is_valid(before):  # abs of unsigned numbers is not, and has a rule
+    if _is_valid(before):  # abs of unsigned numbers is invalid, but has a rule
         after.verify()
     return before, after
 
@@ -155,7 +172,7 @@ def _is_valid(module: HloModule) -> bool:
 
 
 def is_lanewise(module: HloModule) -> bool:
-    """Whether every element of the result depends on the elements at the same place only."""
+    """Whether every element of the result depends only on elements at the same position."""
     for i in module.entry_computation:
         if not i.shape.is_array or i.array_shape.dimensions not in ((), (_LANES,), (_LANES, 1), (1, _LANES)):
             return False
@@ -168,7 +185,7 @@ def is_lanewise(module: HloModule) -> bool:
 
 
 def _is_lane_of_one(i: HloInstruction) -> bool:
-    """Whether it folds, reshapes or reinterprets one element at a time: the rows of its operand have one element."""
+    """Whether it reduces, reshapes or reinterprets single elements: operand rows of one element."""
     if i.opcode not in (O.BITCAST_CONVERT, O.REDUCE, O.REDUCE_WINDOW, O.RESHAPE):
         return False
     a = i.operands[0].array_shape
@@ -180,12 +197,12 @@ def _is_spread_scalar(i: HloInstruction) -> bool:
 
 
 def bits(kind: PrimitiveType) -> int:
-    """How many bits tell the values of a type apart."""
+    """The number of bits that identify a value of a type."""
     return 1 if kind is T.PRED else kind.bits
 
 
 def lanes(kinds: list[PrimitiveType], rng: np.random.Generator, count: int) -> tuple[list[Any], bool]:
-    """Arrays of inputs for parameters of types, and whether they are all that there are."""
+    """Arrays of inputs for parameters of some types, and whether they are exhaustive."""
     if sum(map(bits, kinds)) <= EXHAUSTIBLE:
         grids = np.meshgrid(*[values_of(k.text, rng) for k in kinds], indexing="ij") if kinds else []
         return [g.ravel() for g in grids], True
@@ -193,7 +210,7 @@ def lanes(kinds: list[PrimitiveType], rng: np.random.Generator, count: int) -> t
 
 
 def stretched(module: HloModule, count: int) -> HloModule:
-    """An elementwise module over so many elements."""
+    """An elementwise module widened to `count` elements."""
     return parse(re.sub(rf"(?<=[\[,]){_LANES}(?=[,\]])", str(count), str(module)))
 
 
@@ -203,7 +220,10 @@ def kinds_of(module: HloModule) -> list[PrimitiveType]:
 
 
 def out_of_range(before: HloModule, after: HloModule, arrays: list[Any]) -> Any:
-    """The lanes in which some step on either side overflows or underflows; None where the modules are not elementwise."""
+    """The lanes in which a step on either side overflows or underflows.
+
+    None if the modules are not elementwise.
+    """
     if not arrays:
         return None
     mask: Any = False
@@ -220,13 +240,16 @@ def out_of_range(before: HloModule, after: HloModule, arrays: list[Any]) -> Any:
             if "float" in value.dtype.name:
                 size = abs(value.astype(np.float64))
                 facts = ml_dtypes.finfo(value.dtype)
-                # What is the least or the greatest number may have been rounded to it.
+                # A value equal to a limit of the type may have been rounded to it.
                 mask |= ~((size > float(facts.tiny)) & (size < float(facts.max)))
     return mask
 
 
 def losses(x: Any, y: Any) -> list[tuple[int, Loss]]:
-    """Places at which two arrays differ, and what is lost at each: NAN, INFINITY, ZERO_SIGN, else ROUNDING; at most one place of each kind."""
+    """Positions at which two arrays differ, and the loss at each; at most one per kind.
+
+    The loss is NAN, INFINITY, ZERO_SIGN, or else ROUNDING.
+    """
     x, y = np.ravel(np.asarray(x)), np.ravel(np.asarray(y))
     wrong = np.flatnonzero(~same(x, y))
     if not wrong.size:
@@ -267,7 +290,8 @@ class Checker:
     Args:
         rule: the rule.
         seed: of all random choices.
-        effort: how much is tried; 1 takes seconds a rule, and every constant of 8 bits is tried from 1 on.
+        effort: how much to try. 1 takes seconds per rule; from 1 on, every constant of 8 bits is
+            tried.
     """
 
     def __init__(self, rule: Rule, seed: int = 0, effort: float = 1.0) -> None:
@@ -276,7 +300,7 @@ class Checker:
         self.found = Established(rule)
 
     def run(self, kinds: tuple[str, ...] = NUMERIC) -> Established:
-        """Everything about the rule."""
+        """Establish everything about the rule."""
         begin = time.perf_counter()
         with np.errstate(all="ignore"):
             for name in kinds:
@@ -290,7 +314,7 @@ class Checker:
         self.found.seconds = time.perf_counter() - begin
         return self.found
 
-    # -- elementwise: all inputs ------------------------------------------------------------------------------------
+    # -- elementwise: all inputs -------------------------------------------------------------------
 
     def _lanes(self, kind: PrimitiveType) -> None:
         wanted, tries = max(1, int(4 * self.effort)), int(150 * self.effort) + 10
@@ -329,7 +353,7 @@ class Checker:
             if is_all and all(k is T.PRED for k in kinds):
                 self.found.exhausted.add("pred")
 
-    # -- shapes -----------------------------------------------------------------------------------------------------
+    # -- shapes ------------------------------------------------------------------------------------
 
     def _shapes(self, kind: PrimitiveType) -> None:
         wanted, tries = max(1, int(8 * self.effort)), int(160 * self.effort) + 20
@@ -365,10 +389,13 @@ class Checker:
             return self.rng.integers(low, 9, shape.dimensions).astype(shape.dtype)
         return some_of(shape.element_type.text, self.rng, shape.element_count).reshape(shape.dimensions)
 
-    # -- real numbers -----------------------------------------------------------------------------------------------
+    # -- real numbers ------------------------------------------------------------------------------
 
     def _near(self, kind: PrimitiveType) -> None:
-        """Over numbers near one both sides are equal: to the bit where only the range is lost, else nearly."""
+        """Check that both sides are equal for numbers near one.
+
+        Bitwise if only the range is lost, else nearly.
+        """
         is_exact = Loss.ROUNDING not in self.rule.keeps.loss(is_complex=kind.is_complex)
         for plain in (True, False):
             tries = int(100 * self.effort) + 30
@@ -385,7 +412,7 @@ class Checker:
             return self._distinct("", shape)
         return moderate_values(t, self.rng, shape.element_count).reshape(shape.dimensions)
 
-    # -- proofs -----------------------------------------------------------------------------------------------------
+    # -- proofs ------------------------------------------------------------------------------------
 
     def _prove(self) -> None:
         kept = self.rule.keeps
@@ -400,7 +427,7 @@ class Checker:
                 self._prove_in("bits", kind, kind.text)
 
     def _prove_in(self, name: str, kind: PrimitiveType, mark: str) -> None:
-        """Prove what is drawn: elementwise modules for one element of each operand, others as they are."""
+        """Prove random modules, the elementwise ones for one element of each operand."""
         algebra = algebra_of(name)
         if algebra is None:
             return
@@ -417,10 +444,10 @@ class Checker:
         if proofs.count(True) > 1:
             self.found.proved[mark] = proofs.count(True)
 
-    # -- the comparison ---------------------------------------------------------------------------------------------
+    # -- the comparison ----------------------------------------------------------------------------
 
     def _compare(self, before: HloModule, after: HloModule, arrays: list[Any], *, exactly: bool | None = None) -> bool:
-        """Compare the results for some inputs; whether there are any (the interpreter refuses some types)."""
+        """Compare the results for some inputs; False if the interpreter rejects them."""
         try:
             x = evaluate(before, *arrays)
         except XlanbError:
@@ -437,7 +464,7 @@ class Checker:
             for place, lost in losses(a, b):
                 self._note(before, arrays, a, b, place, lost)
             if Loss.RANGE in self.rule.keeps.floats and (beyond := out_of_range(before, after, arrays)) is not None:
-                beyond &= ~((a == 0) & (b == 0))  # zeros of the wrong sign are no matter of range
+                beyond &= ~((a == 0) & (b == 0))  # the sign of a zero does not depend on the range
                 for place, lost in losses(np.where(beyond, 0, a), np.where(beyond, 0, b)):
                     if lost not in self.rule.keeps.floats:
                         self._contradict(before, arrays, a, b, place, lost)
@@ -473,7 +500,7 @@ class Checker:
     def _example(before: HloModule, arrays: list[Any], a: Any, b: Any, place: int, lost: Loss) -> Counterexample:
         at = [np.ravel(x)[place] if np.size(x) == a.size else np.asarray(x).tolist() for x in arrays]
         text, shown = str(before), tuple(np.array(x) for x in arrays)
-        if a.size > _MANY:  # elementwise: some of the lanes are enough
+        if a.size > _MANY:  # elementwise: some lanes are enough
             text = re.sub(rf"(?<=[\[,]){a.size}(?=[,\]])", str(_FEW), text)
             few = [tuple(_FEW if n == a.size else n for n in x.shape) for x in arrays]
             shown = tuple(np.full(s, np.ravel(x)[place]) for s, x in zip(few, arrays, strict=True))

@@ -1,7 +1,9 @@
-"""Proofs: both sides of a rewrite as terms, element by element, for all inputs at once.
+"""Prove both sides of a rewrite equal, as terms per element, for all inputs at once.
 
-Three algebras. `Free`: equal terms are the same operations on the same operands, so the same bits in every type (sums of two and products commute, a - b is a + -b, -(-a) is a).
-`Reals` (SymPy): equality over the real numbers. `Bits` (Z3): integers of their width, wrapping, with HLO's results for division by zero and shifts by too much.
+Three algebras. `Free`: equal terms are the same operations on the same operands, so they have the
+same bits in every type (sums of two and products commute, a - b is a + -b, -(-a) is a). `Reals`
+(SymPy): equality over the real numbers. `Bits` (Z3): integers of their width that wrap around, with
+HLO's results for division by zero and shifts by too much.
 """
 
 from __future__ import annotations
@@ -21,17 +23,17 @@ from xlanb.shape.shape import ArrayShape
 
 T = PrimitiveType
 MILLISECONDS = 3000
-"""How long Z3 may think about one element."""
+"""The time limit of Z3 for one element."""
 _MOST = 400
-"""Elements of a value that is made of terms."""
+"""The most elements of a value that is made of terms."""
 
 
 class UnprovableError(Exception):
-    """An instruction, a constant or a size that the algebra does not take."""
+    """An instruction, a constant or a size that the algebra does not support."""
 
 
 class Algebra(ABC):
-    """What the elements are, and how an opcode combines them."""
+    """The elements, and how an opcode combines them."""
 
     @abstractmethod
     def symbol(self, name: str, kind: PrimitiveType) -> Any:
@@ -47,7 +49,7 @@ class Algebra(ABC):
 
     @abstractmethod
     def binary(self, code: HloOpcode, kind: PrimitiveType, a: Any, b: Any) -> Any:
-        """`code` of two elements, as folds need."""
+        """`code` of two elements, for reductions."""
 
     @abstractmethod
     def equal(self, a: Any, b: Any) -> bool:
@@ -55,7 +57,7 @@ class Algebra(ABC):
 
 
 class Free(Algebra):
-    """Terms that are equal if they are written alike; kept as numbers of a table."""
+    """Terms that are equal if written alike; stored as numbers of a table."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], int] = {}
@@ -235,11 +237,12 @@ class Bits(Algebra):
             O.XOR: lambda: a ^ b,
             O.MAXIMUM: lambda: z3.If(self._compare("GE", kind, a, b), a, b),
             O.MINIMUM: lambda: z3.If(self._compare("LE", kind, a, b), a, b),
-            # Z3 shifts zeros (or signs) in where the amount is too much, as HLO does.
+            # Z3 shifts in zeros (or signs) if the amount is too large, as HLO does.
             O.SHIFT_LEFT: lambda: a << b,
             O.SHIFT_RIGHT_LOGICAL: lambda: z3.LShR(a, b),
             O.SHIFT_RIGHT_ARITHMETIC: lambda: a >> b,
-            # By zero: all ones, and for the remainder the dividend; the lowest number by -1 wraps in Z3 too.
+            # Division by zero gives all ones, the remainder the dividend; lowest / -1 wraps in Z3
+            # too.
             O.DIVIDE: lambda: z3.If(b == 0, z3.BitVecVal(-1, kind.bits), a / b if kind.is_signed else z3.UDiv(a, b)),
             O.REMAINDER: lambda: z3.If(b == 0, a, z3.SRem(a, b) if kind.is_signed else z3.URem(a, b)),
         }
@@ -256,10 +259,10 @@ class Bits(Algebra):
 
 
 def terms(module: HloModule, algebra: Algebra) -> Any:
-    """The result of a module's entry computation as an array of terms (a tuple's as a list of them).
+    """The result of a module's entry computation as an array of terms; of a tuple as a list.
 
     Raises:
-        UnprovableError: there is something in it that the algebra or this interpreter does not take.
+        UnprovableError: the algebra or this interpreter does not support a part of it.
     """
     return _Terms(algebra).computation(module.entry_computation, None)
 
@@ -426,7 +429,7 @@ def _slow_to_fast(shape: ArrayShape) -> list[int]:
 
 
 def are_equal(before: HloModule, after: HloModule, algebra: Algebra) -> bool | None:
-    """Whether two modules give equal results for all inputs, as far as an algebra knows; None where it does not take them."""
+    """Whether two modules provably give equal results for all inputs; None if unsupported."""
     try:
         x, y = terms(before, algebra), terms(after, algebra)
         return all(_equal(a, b, algebra) for a, b in _pairs(x, y))
@@ -443,7 +446,7 @@ def _equal(a: Any, b: Any, algebra: Algebra) -> bool:
 
 
 def algebra_of(name: str) -> Algebra | None:
-    """The algebra "free", "reals" or "bits"; None where its library (extra `prove`) is not installed."""
+    """The algebra "free", "reals" or "bits"; None without its library (extra `prove`)."""
     if name == "free":
         return Free()
     if name == "reals":

@@ -3,7 +3,7 @@
 all-reduce(x), replica_groups={{0}}, to_apply=add                    =>    x
 collective-permute(x), source_target_pairs={{0,0}}, of one device    =>    x
 
-Source: xla/hlo/transforms/simplifiers/... all_reduce_simplifier.h.
+Source: all_reduce_simplifier.h in xla/hlo/transforms/simplifiers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Remove shardings if there is one device (xla/hlo/transforms/simplifiers/... sharding_remover.h).
+"""Remove shardings if there is one device (sharding_remover.h in xla/hlo/transforms).
 
 custom-call(x), custom_call_target="Sharding", sharding={devices=[2,1]0,1}    =>    x
 """

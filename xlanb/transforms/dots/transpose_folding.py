@@ -6,7 +6,7 @@ t = transpose(a), dimensions={1,0};  dot(t, b), lhs_contracting_dims={1}
 With `any_matrices`, as in XLA:GPU, batch dimensions may be permuted too, as long as the operand's
 layout is that of a batch of matrices: batch, row and column dimensions each adjacent, and the most
 minor one not a batch dimension.
-Source: xla/hlo/transforms/simplifiers/... transpose_folding.h.
+Source: transpose_folding.h in xla/hlo/transforms/simplifiers.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ batch-norm-grad(x, scale, mean, variance, dy)
 
 A narrow float is computed in the wider type that XLA:CPU's float-normalization passes, which run
 before, have converted it to.
-Source: xla/hlo/transforms/expanders/... batchnorm_expander.h; Ioffe and Szegedy 2015.
+Source: batchnorm_expander.h in xla/hlo/transforms/expanders; Ioffe and Szegedy 2015.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ topk(x), k=5, largest=true
   =>  tuple(slice(sort(x)), slice(sorted positions)), descending, stable
 
 On a target without a kernel for it, the library calls that topk-rewriter creates are expanded too.
-Source: xla/hlo/transforms/expanders/... topk_rewriter.h.
+Source: topk_rewriter.h in xla/hlo/transforms/expanders.
 """
 
 from __future__ import annotations
