@@ -76,7 +76,7 @@ def test_a_pass_of_a_user_has_the_lines_of_its_function() -> None:
 
     first = negate_twice.__code__.co_firstlineno
     edits = edits_of(TWO, make_pass(negate_twice))
-    assert {e.cause.rule for e in edits} == {"Negates what is returned, twice."}
+    assert {e.cause.rule for e in edits} == {"Negates the result twice."}
     assert sorted({int(e.cause.where.rpartition(":")[2]) - first for e in edits}) == [4, 5]
     assert all(e.cause.where.startswith("tests/transforms/test_purpose.py:") for e in edits)
 
