@@ -169,7 +169,8 @@ APPLIED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kinds", [("f32", "f64", "f32"), ("f64", "f64", "f64"), ("f64", "bf16", "f32"), ("bf16", "bf16", "bf16"), ("f16", "bf16", "f64")], ids="-".join)  # fmt: skip
+@pytest.mark.parametrize("kinds", [("f32", "f64", "f32"), ("f64", "f64", "f64"), ("f64", "bf16", "f32"),
+    ("bf16", "bf16", "bf16"), ("f16", "bf16", "f64")], ids="-".join)  # fmt: skip
 @pytest.mark.parametrize("case", APPLIED.values(), ids=APPLIED)
 def test_a_computation_of_other_types_than_the_arrays_it_is_applied_to(case, kinds):
     applied, body = (text.format(*kinds) for text in case)

@@ -599,9 +599,12 @@ def _fusion_of_two(p: Program) -> None:
 
 
 RULES: tuple[Callable[[Program], None], ...] = (
-    _copy, _copy, _transpose, _transpose, _reshape, _reshape, _unary, _binary, _binary, _select, _broadcast, _slice, _pad, _concatenate, _reverse, _reduce, _reduce,
-    _reduce_window, _dot, _batch_dot, _dynamic, _convert, _iota, _sort, _constant, _tuple, _while, _conditional, _call, _copy_start,
-    _variadic_sort, _argmax, _gather, _scatter, _running_sum, _convolution, _solve, _factor, _parts_of_complex, _fft, _widths, _map_and_clamp,
+    _copy, _copy, _transpose, _transpose, _reshape, _reshape, _unary, _binary, _binary, _select, _broadcast, _slice,
+    _pad, _concatenate, _reverse, _reduce, _reduce,
+    _reduce_window, _dot, _batch_dot, _dynamic, _convert, _iota, _sort, _constant, _tuple, _while, _conditional, _call,
+    _copy_start,
+    _variadic_sort, _argmax, _gather, _scatter, _running_sum, _convolution, _solve, _factor, _parts_of_complex, _fft,
+    _widths, _map_and_clamp,
     _pooling_gradient, _all_reduce, _top,
 )  # fmt: skip
 BYTES_RULES: list[Callable[[Program], None]] = [_bitcast, _bitcast_of_copies, _fusion, _fusion_of_two]

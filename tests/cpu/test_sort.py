@@ -17,7 +17,8 @@ from xlanb.evaluator import evaluate
 from xlanb.hlo import parse
 
 TYPES = {
-    "f32": "f4", "f64": "f8", "f16": "f2", "bf16": ml_dtypes.bfloat16, "f8e4m3fn": ml_dtypes.float8_e4m3fn, "s8": "i1", "u8": "u1",
+    "f32": "f4", "f64": "f8", "f16": "f2", "bf16": ml_dtypes.bfloat16, "f8e4m3fn": ml_dtypes.float8_e4m3fn, "s8": "i1",
+    "u8": "u1",
     "s16": "i2", "s32": "i4", "u32": "u4", "s64": "i8", "u64": "u8", "pred": "?",
 }  # fmt: skip
 

@@ -217,7 +217,8 @@ def _written(root: Path, files: dict[str, str]) -> str:
     [
         (_V2 | {"sys/fs/cgroup/work/job/cpu.max": "150000 100000\n"}, [2]),
         (_V2 | {"sys/fs/cgroup/work/job/cpu.max": "max 100000\n"}, [None]),
-        (_V2 | {"sys/fs/cgroup/work/job/cpu.max": "max 100000\n", "sys/fs/cgroup/work/cpu.max": "50000 100000\n"}, [None, 1]),
+        (_V2 | {"sys/fs/cgroup/work/job/cpu.max": "max 100000\n", "sys/fs/cgroup/work/cpu.max": "50000 100000\n"},
+            [None, 1]),
         (_V2 | {"sys/fs/cgroup/work/job/cpu.max": "torn"}, [None]),
         (_V2, []),
         (_V1 | {f"{_CPU}_quota_us": "300000\n", f"{_CPU}_period_us": "100000\n"}, [3]),

@@ -18,11 +18,14 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape.primitive_type import from_dtype
 
 FUNCTIONS = {
-    Op.EXPONENTIAL, Op.EXPONENTIAL_MINUS_ONE, Op.LOG, Op.LOG_PLUS_ONE, Op.POWER, Op.TANH, Op.SINE, Op.COSINE, Op.TAN, Op.ASIN, Op.ACOS, Op.ATAN, Op.SINH, Op.COSH, Op.ASINH, Op.ACOSH, Op.ATANH, Op.ATAN2, Op.SQRT, Op.RSQRT, Op.CBRT, Op.LOGISTIC, Op.ERF, Op.DIVIDE,
+    Op.EXPONENTIAL, Op.EXPONENTIAL_MINUS_ONE, Op.LOG, Op.LOG_PLUS_ONE, Op.POWER, Op.TANH, Op.SINE, Op.COSINE, Op.TAN,
+    Op.ASIN, Op.ACOS, Op.ATAN, Op.SINH, Op.COSH, Op.ASINH, Op.ACOSH, Op.ATANH, Op.ATAN2, Op.SQRT, Op.RSQRT, Op.CBRT,
+    Op.LOGISTIC, Op.ERF, Op.DIVIDE,
 }  # fmt: skip
 """Each element is rounded more than once, whatever its value."""
 DECOMPOSITIONS = {
-    Op.CHOLESKY, Op.TRIANGULAR_SOLVE, Op.FFT, Op.CUSTOM_CALL, Op.BATCH_NORM_TRAINING, Op.BATCH_NORM_INFERENCE, Op.BATCH_NORM_GRAD, Op.SCALED_DOT,
+    Op.CHOLESKY, Op.TRIANGULAR_SOLVE, Op.FFT, Op.CUSTOM_CALL, Op.BATCH_NORM_TRAINING, Op.BATCH_NORM_INFERENCE,
+    Op.BATCH_NORM_GRAD, Op.SCALED_DOT,
 }  # fmt: skip
 """An element's error is proportional to the largest magnitude of operands and results."""
 _SUMS = {Op.DOT, Op.CONVOLUTION, Op.REDUCE, Op.REDUCE_WINDOW, Op.SCATTER, Op.SELECT_AND_SCATTER}

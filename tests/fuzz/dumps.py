@@ -52,9 +52,12 @@ ENTRY main {
 _FLAGS = "--xla_dump_hlo_pass_re=.* --xla_dump_hlo_as_text --xla_dump_hlo_as_proto --xla_dump_hlo_as_dot --xla_dump_hlo_as_html"
 MARKUP = '"><img src=x onerror=alert(1)><script>alert(1)</script>'
 _NAMES = (
-    *TEXTS, MARKUP, "module_0000", "module_99999999999999999999", "module_0000.", ".gz", ".", "module_-001.x.txt", "module_0001.jit_a.0003.txt",
-    "module_0000.jit_step.0007.simplification.after_dce.before_cse.txt", "module_0000.jit_step.before_optimizations.txt.gz", "hlo_graph_0.x.dot",
-    "1234567890123.module_0000.jit_step.before_optimizations.txt", "before_mark_for_compilation_9999999999999999999999.pbtxt", "a" * 250, "\udcff.txt",
+    *TEXTS, MARKUP, "module_0000", "module_99999999999999999999", "module_0000.", ".gz", ".", "module_-001.x.txt",
+    "module_0001.jit_a.0003.txt",
+    "module_0000.jit_step.0007.simplification.after_dce.before_cse.txt",
+    "module_0000.jit_step.before_optimizations.txt.gz", "hlo_graph_0.x.dot",
+    "1234567890123.module_0000.jit_step.before_optimizations.txt",
+    "before_mark_for_compilation_9999999999999999999999.pbtxt", "a" * 250, "\udcff.txt",
 )  # fmt: skip
 _TARGETS = (".", "..", "/", "loop", "nothing", "/dev/zero", "/dev/stdin", "/proc/self/mem", "/etc")
 _FUNCTION = 'signature { name: "f" }\nnode_def { name: "x" op: "NoOp" }\n'

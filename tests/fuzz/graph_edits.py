@@ -13,9 +13,12 @@ _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[A-Za-z_]\w*|-?[\d.][\w.+-]*|\S')
 _BLOCK = re.compile(r"(?m)^( *)([A-Za-z_]\w*) \{\n(?:\1 .*\n|\n)*\1\}(?:\n|$)")
 _FIELD = re.compile(r"(?m)^( *)([A-Za-z_]\w*): (.*)$")
 _WORDS = (
-    "{", "}", "<", ">", "[", "]", ":", ",", ";", "#", "'", '"', "node {", "attr {", "key:", "value {", "library {", "function {", "[type.googleapis.com/x] {", "true", "True", "t", "0x7f", "0777",
-    "08", "1e400", "-nan", "-inf", "1.5f", "inff", "1u", "--1", "- 1", "DT_FLOAT_REF", "DT_INVALID", "dim {", "size: -1", "unknown_rank: true", "[1, 2]", "[]", '"a" "b"', r'"\400"', r'"\xzz"',
-    r'"\u00e9"', r'"\U00110000"', "versions {", "producer: 0", "min_consumer: 9999", "bad_consumers: 27", "tensor_content:", "half_val: 70000", "bool_val: 2", "int_val: 2147483648",
+    "{", "}", "<", ">", "[", "]", ":", ",", ";", "#", "'", '"', "node {", "attr {", "key:", "value {", "library {",
+    "function {", "[type.googleapis.com/x] {", "true", "True", "t", "0x7f", "0777",
+    "08", "1e400", "-nan", "-inf", "1.5f", "inff", "1u", "--1", "- 1", "DT_FLOAT_REF", "DT_INVALID", "dim {",
+    "size: -1", "unknown_rank: true", "[1, 2]", "[]", '"a" "b"', r'"\400"', r'"\xzz"',
+    r'"\u00e9"', r'"\U00110000"', "versions {", "producer: 0", "min_consumer: 9999", "bad_consumers: 27",
+    "tensor_content:", "half_val: 70000", "bool_val: 2", "int_val: 2147483648",
 )  # fmt: skip
 
 

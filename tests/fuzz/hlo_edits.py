@@ -23,8 +23,10 @@ _HEADER = re.compile(r"(?m)^(ENTRY )?%?([\w.-]+)[^=\n]*\{$")
 _COMPUTATION = re.compile(r"(?ms)^(?!ENTRY)%?([\w.-]+)[^=\n]*\{\n.*?^\}\n?")
 _CALL = re.compile(r"(?:(?<=to_apply=)|(?<=calls=)|(?<=body=)|(?<=condition=))%?[\w.-]+")
 _LITERALS = (
-    "nan(0x1)", "-nan(0x7fffff)", "nan(0x0)", "-nan", "inf", "-inf", "-0", "-0.0", "0x1.8p3", "1e400", "-1e-400", "1" + "0" * 400, "0." + "0" * 200 + "1", "4.9e-324", "1.17549435e-38",
-    "3.4028236e38", "65520", "448.1", "464", "57344", "9223372036854775808", "-9223372036854775809", "18446744073709551616", "(1, nan)", "(0,-0)", "(1, 2, 3)", "true", '"x"', "1_2", "+1",
+    "nan(0x1)", "-nan(0x7fffff)", "nan(0x0)", "-nan", "inf", "-inf", "-0", "-0.0", "0x1.8p3", "1e400", "-1e-400",
+    "1" + "0" * 400, "0." + "0" * 200 + "1", "4.9e-324", "1.17549435e-38",
+    "3.4028236e38", "65520", "448.1", "464", "57344", "9223372036854775808", "-9223372036854775809",
+    "18446744073709551616", "(1, nan)", "(0,-0)", "(1, 2, 3)", "true", '"x"', "1_2", "+1",
     "1.", ".5", "{}", "...", "{1}", "0b1", "1f", "0.5", "256", "-129", "32768", "65536", "127.5",
 )  # fmt: skip
 _SIZES = (
@@ -44,8 +46,10 @@ _SIZES = (
     "13",
 )
 _LAYOUTS = (
-    "{1,0}", "{0,1}", "{0}", "{}", "{1,0:T(8,128)}", "{1,0:T(8,128)(2,1)}", "{0:T(256)}", "{0:S(5)}", "{0:E(4)}", "{1,0:D(D,C)}", "{0:D(S)}", "{0:T(0)}", "{0:T(-1)}", "{1,1}", "{2,1,0}",
-    "{1,0:T(*,128)}", "{0:#(u32)}", "{0:*(s32)}", "{0:L(4)}", "{0:M(16)}", "{0:P(f32[2])}", "{:S(1)}", "{0:S(-1)}", "{3,2,1,0}", "{0,1,2}", "{9223372036854775807}",
+    "{1,0}", "{0,1}", "{0}", "{}", "{1,0:T(8,128)}", "{1,0:T(8,128)(2,1)}", "{0:T(256)}", "{0:S(5)}", "{0:E(4)}",
+    "{1,0:D(D,C)}", "{0:D(S)}", "{0:T(0)}", "{0:T(-1)}", "{1,1}", "{2,1,0}",
+    "{1,0:T(*,128)}", "{0:#(u32)}", "{0:*(s32)}", "{0:L(4)}", "{0:M(16)}", "{0:P(f32[2])}", "{:S(1)}", "{0:S(-1)}",
+    "{3,2,1,0}", "{0,1,2}", "{9223372036854775807}",
 )  # fmt: skip
 _NAMES = (
     "add",
@@ -376,6 +380,8 @@ def _use(result: str, names: Sequence[str], shapes: Sequence[str], rng: np.rando
 
 
 EDITS: tuple[Change, ...] = (
-    _token, _token, _token, _piece, _several_lines, _element, _element, _literal_length, _literal_everywhere, _shape, _shape, _shape, _tupled, _operands, _operands, _any_opcode, _any_opcode,
-    _exchanged_attributes, _exchanged_attributes, _foreign_attribute, _list_in_attribute, _list_in_attribute, _renamed, _parameter, _called, _foreign_computation, _outlined, _outlined,
+    _token, _token, _token, _piece, _several_lines, _element, _element, _literal_length, _literal_everywhere, _shape,
+    _shape, _shape, _tupled, _operands, _operands, _any_opcode, _any_opcode,
+    _exchanged_attributes, _exchanged_attributes, _foreign_attribute, _list_in_attribute, _list_in_attribute, _renamed,
+    _parameter, _called, _foreign_computation, _outlined, _outlined,
 )  # fmt: skip

@@ -103,16 +103,20 @@ def check_messages(item: Item, _rng: np.random.Generator) -> str | None:
 
 _WORDS = {
     "xla_jit": (
-        "-a", "-s", "--live", "-d", "-t", "-r", "-o", "-n", "-f", "--args", "-F", "--only", "--until", "--disable", "--check", "--against", "--bisect",
-        "--why", "--max-nodes", "--min-cluster-size", "--lang", "-q", "hlo", "tf", "jax", "evaluator", "0", "2", "-1", "cse", "cse:dce", "0:99", "a,b", "(1,2)", "[", "(?P<",
+        "-a", "-s", "--live", "-d", "-t", "-r", "-o", "-n", "-f", "--args", "-F", "--only", "--until", "--disable",
+        "--check", "--against", "--bisect",
+        "--why", "--max-nodes", "--min-cluster-size", "--lang", "-q", "hlo", "tf", "jax", "evaluator", "0", "2", "-1",
+        "cse", "cse:dce", "0:99", "a,b", "(1,2)", "[", "(?P<",
     ),
     "xla_pass": ("-n", "--after", "--try", "--no-join", "-o", "-q", "algsimp", "m", "x", "1", "nothing"),
     "xla_unpass": ("algsimp", "x", "f"),
     "xla_open": (".", "nothing", "-m", "-o", "x", "m", "pipe", "file.hlo", "~nobody_there/x", "/dev/null"),
-    "xla_diff": ("m", "n", "file.hlo", ".", "-p", "cse", "-o", "x", "1", "1/0", "m.", "~nobody_there", "pipe", "[]", "lambda: 0"),
+    "xla_diff": ("m", "n", "file.hlo", ".", "-p", "cse", "-o", "x", "1", "1/0", "m.", "~nobody_there", "pipe", "[]",
+        "lambda: 0"),
     "xla_tensorflow": ("on", "off", "maybe"),
     "xla_flags": (
-        "reset", "--xla_cpu_max_isa=AVX2", "xla_disable_hlo_passes=dce", "--xla_nothing", "--tf_xla_auto_jit=2", "--tf_xla_auto_jit=x", "=", "--", "--xla_dump_to",
+        "reset", "--xla_cpu_max_isa=AVX2", "xla_disable_hlo_passes=dce", "--xla_nothing", "--tf_xla_auto_jit=2",
+        "--tf_xla_auto_jit=x", "=", "--", "--xla_dump_to",
         "--tf_xla_min_cluster_size=-1", "--xla_backend_optimization_level=99", "--xla_hlo_profile=maybe",
     ),
 }  # fmt: skip

@@ -294,7 +294,9 @@ def scatter(w: Writer) -> Value:
 
 
 FAMILIES = (
-    unary, binary, binary, compare_select, convert, convert, broadcast, iota, transpose, transpose, copy, reshape, reverse, slice_,
-    slice_, pad, pad, concatenate, concatenate, dynamic_slice, dynamic_slice, dynamic_update_slice, dynamic_update_slice, gather,
+    unary, binary, binary, compare_select, convert, convert, broadcast, iota, transpose, transpose, copy, reshape,
+    reverse, slice_,
+    slice_, pad, pad, concatenate, concatenate, dynamic_slice, dynamic_slice, dynamic_update_slice,
+    dynamic_update_slice, gather,
     gather, scatter, scatter,
 )  # fmt: skip

@@ -294,7 +294,8 @@ def lapack(w: Writer) -> Value:
              f"side = 76 : ui8, uplo = {ord(w.pick('LU'))} : ui8, trans_x = {ord(w.pick('NT'))} : ui8, diag = 78 : ui8"),
             (f"{hermitian}evd", [(t, (n, n))], [(t, (n, n)), (real, (n,)), ("s32", ())],
              f"mode = 86 : ui8, uplo = {ord(w.pick('LU'))} : ui8"),
-            ("gesdd", [(t, (m, n))], [(t, (m, n)), (real, (k,)), (t, (m, k)), (t, (k, n)), ("s32", ())], "mode = 83 : ui8"),
+            ("gesdd", [(t, (m, n))], [(t, (m, n)), (real, (k,)), (t, (m, k)), (t, (k, n)), ("s32", ())],
+                "mode = 83 : ui8"),
         )
     )  # fmt: skip
 
@@ -339,7 +340,8 @@ def batch_norm(w: Writer) -> Value:
 
 
 FAMILIES = (
-    reduce_, reduce_, reduce_, reduce_pair, reduce_window, reduce_window, select_and_scatter, dot, dot, dot, convolution, convolution,
+    reduce_, reduce_, reduce_, reduce_pair, reduce_window, reduce_window, select_and_scatter, dot, dot, dot,
+    convolution, convolution,
     sort, topk, fft, solve, lapack, batch_norm,
 )  # fmt: skip
 __all__ = ["ANY", "FAMILIES"]

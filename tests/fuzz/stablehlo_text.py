@@ -22,15 +22,20 @@ _SEEDS = Path(__file__).with_name("seeds.mlir")
 _TOKEN = re.compile(r'"[^"\n]*"|[%@#!^]?[\w.$]+|->|::|\S')
 _NUMBER = re.compile(r"(?<![\w.%#])-?\d+")
 _TYPES = (
-    "tensor<f32>", "tensor<4x4xf64>", "tensor<?x4xf32>", "tensor<0xi1>", "tensor<2xcomplex<f64>>", "tensor<4xi4>", "tensor<4x4xui8>", "tuple<tensor<i32>>",
-    "!stablehlo.token", "tensor<9223372036854775807xf32>", "tensor<4x!quant.uniform<i8:f32, 1.0>>", "tensor<?xf32, #stablehlo.bounds<4>>", "i32", "() -> ()",
+    "tensor<f32>", "tensor<4x4xf64>", "tensor<?x4xf32>", "tensor<0xi1>", "tensor<2xcomplex<f64>>", "tensor<4xi4>",
+    "tensor<4x4xui8>", "tuple<tensor<i32>>",
+    "!stablehlo.token", "tensor<9223372036854775807xf32>", "tensor<4x!quant.uniform<i8:f32, 1.0>>",
+    "tensor<?xf32, #stablehlo.bounds<4>>", "i32", "() -> ()",
 )  # fmt: skip
 _BRACKETS = ("{", "}", "(", ")", "[", "]", "<", ">", '"', "dense<", "tensor<", "({", "})", "loc(", "#", "tuple<")
 _VALUE = re.compile(r"= (?:\[[^\]\n]*\]|[\w.#<\"-][^\s,)}>]*)")
 _VALUES = (
-    "[]", "[0, 0]", "-1", "99999999999999999999", "true", '"x"', "unit", "dense<[1, 2]> : tensor<3xi64>", 'dense<"0x00"> : tensor<4xf32>', "dense<> : tensor<0xf32>",
-    "dense<[[1], [2, 3]]> : tensor<2x2xi32>", "array<i64: 1, -2>", "array<i1: true, 2>", "[[0, 1], [1]]", "@nothing", "#stablehlo<precision HIGH>", "1.0e400", "0xZZ", "%arg0",
-    "{a = {b = {}}}", "tensor<f32>", "#stablehlo.channel_handle<handle = -1, type = 9>", "dense<nan> : tensor<2xi8>", "9223372036854775808 : i64",
+    "[]", "[0, 0]", "-1", "99999999999999999999", "true", '"x"', "unit", "dense<[1, 2]> : tensor<3xi64>",
+    'dense<"0x00"> : tensor<4xf32>', "dense<> : tensor<0xf32>",
+    "dense<[[1], [2, 3]]> : tensor<2x2xi32>", "array<i64: 1, -2>", "array<i1: true, 2>", "[[0, 1], [1]]", "@nothing",
+    "#stablehlo<precision HIGH>", "1.0e400", "0xZZ", "%arg0",
+    "{a = {b = {}}}", "tensor<f32>", "#stablehlo.channel_handle<handle = -1, type = 9>", "dense<nan> : tensor<2xi8>",
+    "9223372036854775808 : i64",
 )  # fmt: skip
 _TYPE = re.compile(r"tensor<[^<>\n]*>")
 _ELEMENTS = (
@@ -211,7 +216,8 @@ def _type(text: str, rng: np.random.Generator) -> str:
 
 
 _CHANGES = (
-    change_text, _token, _token, _token, _line, _number, _number, _type, _nesting, _attribute, _operand, _operand, _dimension, _dimension, _dimension, _operation, _operation, _exchange, _exchange,
+    change_text, _token, _token, _token, _line, _number, _number, _type, _nesting, _attribute, _operand, _operand,
+    _dimension, _dimension, _dimension, _operation, _operation, _exchange, _exchange,
     _splice,
 )  # fmt: skip
 

@@ -61,7 +61,8 @@ def test_bombs_are_small() -> None:
 
 @pytest.mark.parametrize(
     "entry",
-    [{"link": "loop"}, {"link": "/dev/zero"}, {"pipe": 1}, {"folder": 1}, {"sparse": 1 << 40}, {"zeros": 1 << 27}, {"cut": "QUJD", "to": 0.5}],
+    [{"link": "loop"}, {"link": "/dev/zero"}, {"pipe": 1}, {"folder": 1}, {"sparse": 1 << 40}, {"zeros": 1 << 27},
+        {"cut": "QUJD", "to": 0.5}],
     ids=lambda e: next(iter(e)),
 )  # fmt: skip
 def test_what_is_no_dump_is_no_find(entry: dict[str, object]) -> None:

@@ -16,7 +16,8 @@ from xlanb.errors import XlanbError
 from xlanb.graph.graph import Graph
 from xlanb.graph.graphdef.attr_values import new_message
 
-OPS = ("Add", "MatMul", "Reshape", "Const", "Switch", "Merge", "Enter", "NextIteration", "ConcatV2", "Pad", "NoOp", "Bogus")  # fmt: skip
+OPS = ("Add", "MatMul", "Reshape", "Const", "Switch", "Merge", "Enter", "NextIteration", "ConcatV2", "Pad", "NoOp",
+    "Bogus")  # fmt: skip
 
 
 @cache

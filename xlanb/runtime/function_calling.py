@@ -1,4 +1,4 @@
-"""Calling convention of compiled functions over `xlanb.tf`: arrays in, the function's structure out."""
+"""Calling convention of functions compiled over `xlanb.tf`: arrays in, results as in Python out."""
 
 from __future__ import annotations
 

@@ -226,10 +226,10 @@ def jit(
 
     A JAX function takes and returns the same as under `jax.jit`: pytrees of arrays. Results are
     NumPy arrays, or jax.Arrays if an argument is one. A function over `xlanb.tf` takes arrays, or
-    what `np.asarray` converts to arrays, and returns arrays in the function's structure. Python in the
-    function runs once per signature: it may branch on shapes and static arguments, not on values.
-    `layer.executable(params, x)` is the Executable for such arguments, `layer.cache_info()` shows
-    what was compiled and why.
+    what `np.asarray` converts to arrays, and returns arrays in the function's structure. Python in
+    the function runs once per signature: it may branch on shapes and static arguments, not on
+    values. `layer.executable(params, x)` is the Executable for such arguments, `layer.cache_info()`
+    shows what was compiled and why.
 
     Args:
         function: The function to compile; a `jax.jit` object keeps its own static arguments.

@@ -15,7 +15,8 @@ from xlanb.hlo import parse
 from xlanb.transforms.pipeline import HloPassPipeline
 
 DTYPES = {
-    "f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "s8": np.int8, "u8": np.uint8, "s16": np.int16,
+    "f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "s8": np.int8, "u8": np.uint8,
+    "s16": np.int16,
     "s32": np.int32, "c64": np.complex64, "c128": np.complex128, "f8e4m3fn": ml_dtypes.float8_e4m3fn,
 }  # fmt: skip
 TOLERANCE = {"f16": 4e-3, "bf16": 3e-2, "f8e4m3fn": 0.3, "f64": 1e-12, "c128": 1e-12}

@@ -44,7 +44,8 @@ def test_orders(check, transposed, layout):
 
 @pytest.mark.parametrize(
     "types",
-    [("f64",) * 3, ("bf16",) * 3, ("bf16", "bf16", "f32"), ("f16",) * 3, ("s8", "s8", "s32"), ("u8", "s8", "s32"), ("s8",) * 3, ("s16", "s16", "s32"), ("s32",) * 3, ("c64",) * 3, ("c128",) * 3],
+    [("f64",) * 3, ("bf16",) * 3, ("bf16", "bf16", "f32"), ("f16",) * 3, ("s8", "s8", "s32"), ("u8", "s8", "s32"),
+        ("s8",) * 3, ("s16", "s16", "s32"), ("s32",) * 3, ("c64",) * 3, ("c128",) * 3],
 )  # fmt: skip
 @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
 def test_types(check, types, transposed):
@@ -64,14 +65,20 @@ def test_pairs_of_narrow_integers_wrap_as_32_bits_do(build, transposed, depth):
 
 
 DIMENSIONS = {
-    "batches": ("[3,2,19,9]", "[3,2,9,21]", "[3,2,19,21]", "lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_contracting_dims={2}"),
-    "attention": ("[4,20,16]", "[4,24,16]", "[4,20,24]", "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}"),
-    "scattered": ("[20,8,7]", "[7,24,8]", "[8,20,24]", "lhs_batch_dims={1}, rhs_batch_dims={2}, lhs_contracting_dims={2}, rhs_contracting_dims={0}"),
+    "batches": ("[3,2,19,9]", "[3,2,9,21]", "[3,2,19,21]",
+        "lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_contracting_dims={2}"),
+    "attention": ("[4,20,16]", "[4,24,16]", "[4,20,24]",
+        "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}"),
+    "scattered": ("[20,8,7]", "[7,24,8]", "[8,20,24]",
+        "lhs_batch_dims={1}, rhs_batch_dims={2}, lhs_contracting_dims={2}, rhs_contracting_dims={0}"),
     "two contracted": ("[6,5,7,8]", "[8,5,9,3]", "[6,7,9,3]", "lhs_contracting_dims={1,3}, rhs_contracting_dims={1,0}"),
     "outer product": ("[6,5]", "[9]", "[6,5,9]", "lhs_contracting_dims={}, rhs_contracting_dims={}"),
-    "batch fastest": ("[5,6,4]", "[6,7,4]", "[4,5,7]{0,2,1}", "lhs_batch_dims={2}, rhs_batch_dims={2}, lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
-    "elements": ("[40,6]", "[40,6]", "[40]", "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_contracting_dims={1}"),
-    "layouts": ("[6,5,7,8]{0,1,2,3}", "[8,5,9,3]{1,3,0,2}", "[6,7,9,3]{2,1,0,3}", "lhs_contracting_dims={1,3}, rhs_contracting_dims={1,0}"),
+    "batch fastest": ("[5,6,4]", "[6,7,4]", "[4,5,7]{0,2,1}",
+        "lhs_batch_dims={2}, rhs_batch_dims={2}, lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
+    "elements": ("[40,6]", "[40,6]", "[40]",
+        "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_contracting_dims={1}"),
+    "layouts": ("[6,5,7,8]{0,1,2,3}", "[8,5,9,3]{1,3,0,2}", "[6,7,9,3]{2,1,0,3}",
+        "lhs_contracting_dims={1,3}, rhs_contracting_dims={1,0}"),
     "empty depth": ("[3,0]", "[0,5]", "[3,5]", "lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
 }  # fmt: skip
 
@@ -88,7 +95,8 @@ def test_dimensions(check, name):
 
 @pytest.mark.parametrize(
     ("rows", "transposed", "routine", "scratch"),
-    [(449, False, "xlanb.panel", 0), (449, True, "xlanb.panel", 0), (17, True, "xlanb.panel", 0), (16, True, "xlanb.squares", 700 * 600 * 4)],
+    [(449, False, "xlanb.panel", 0), (449, True, "xlanb.panel", 0), (17, True, "xlanb.panel", 0),
+        (16, True, "xlanb.squares", 700 * 600 * 4)],
 )  # fmt: skip
 def test_b_goes_by_panels_that_take_no_scratch_where_there_are_rows_enough(check, rows, transposed, routine, scratch):
     text, shapes = dot_text(rows, 700, 600, transposed=(False, transposed))
