@@ -21,7 +21,7 @@ Array = Any
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3, 1x1 convolutions with batch norms, and the sum with what came in."""
+    """1x1, 3x3, 1x1 convolutions with batch norms, plus the input."""
 
     width: int
     stride: int

@@ -20,7 +20,7 @@ Call = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Counterpart:
-    """A model of PyTorch; `module` with its `inputs` is None where it is a training step."""
+    """A PyTorch model; `module` with its `inputs` is None for a training step."""
 
     call: Call
     module: nn.Module | None = None
@@ -126,7 +126,7 @@ class _Applied(nn.Module):
 
 
 class _Lstm(nn.Module):
-    """The outputs alone, as flax's RNN gives them."""
+    """Only the outputs, as flax's RNN returns them."""
 
     def __init__(self) -> None:
         super().__init__()

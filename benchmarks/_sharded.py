@@ -190,7 +190,7 @@ def prefix_sum(n: int) -> Sharded:
 
 @_program
 def scan_with_spread_carry(n: int) -> Sharded:
-    """Eight rounds of a recurrent layer."""
+    """Eight iterations of a recurrent layer."""
 
     def run(_: Mesh, x: Any, w: Any) -> Any:
         return lax.scan(lambda c, _: (jnp.tanh(c @ w), c.sum()), x, None, length=8)
@@ -211,7 +211,7 @@ def concatenation_and_slice(n: int) -> Sharded:
 
 @_program
 def shard_map_with_psum(n: int) -> Sharded:
-    """Collectives written by hand."""
+    """Explicit collectives."""
 
     def run(mesh: Mesh, x: Any, w: Any) -> Any:
         def local(x: Any, w: Any) -> Any:
@@ -225,7 +225,7 @@ def shard_map_with_psum(n: int) -> Sharded:
 
 @_program
 def ring(n: int) -> Sharded:
-    """Each device hands its rows to the next, all the way round."""
+    """Each device sends its rows to the next, around the ring."""
 
     def run(mesh: Mesh, x: Any) -> Any:
         size = mesh.shape["x"]

@@ -94,7 +94,7 @@ def cases(text: str) -> Iterator[Case]:
 
 
 def _comments_begin(text: str, at: int) -> int:
-    """Where the comments in front of a function begin."""
+    """Return the position of the comments before a function."""
     before = text[:at].rstrip("\n").split("\n") if at else []
     while before and before[-1].lstrip().startswith("//"):
         before.pop()
@@ -259,10 +259,10 @@ _PASSING = frozenset((HloOpcode.PARAMETER, HloOpcode.TUPLE, HloOpcode.GET_TUPLE_
 
 
 def read_case(case: Case) -> ShardyProgram:
-    """The Program of a case.
+    """Return the Program of a case.
 
     Raises:
-        XlanbError: it cannot be read, or has what HLO has not.
+        XlanbError: it cannot be read, or HLO cannot express it.
     """
     meshes = {m[1]: Mesh.parse(m[1], f"#sdy.mesh{m[2]}") for m in _MESH.finditer(case.text)}
     top = parse(f"module {{\n{case.text}\n}}\n")

@@ -333,7 +333,7 @@ def _in_turn(n: int) -> list[str]:
 
 
 def subjects() -> Iterator[tuple[str, Iterator[tuple[Program, Iterator[Candidate]]]]]:
-    """What can be made wrong, with the programs to try it on, each with the faults to try."""
+    """Yield rules and passes to make wrong, with the programs and the faults to try."""
     beside = [written(text) for text in EXAMPLES.values()]
     for n, rule in enumerate(RULES.rules):
         others = [beside[(7 * n + k) % len(beside)] for k in range(_BESIDE)]
@@ -379,7 +379,7 @@ def _of_pass(n: int, name: str) -> Iterator[Candidate]:
 
 
 def attempt(programs: Iterator[tuple[Program, Iterator[Candidate]]]) -> dict[str, Any] | None:
-    """The bisection of the first fault that moves the numbers; None where none does."""
+    """Return the bisection of the first fault that changes the result, or None."""
     for given, candidates in programs:
         for fault, wrong in candidates:
             with wrong:

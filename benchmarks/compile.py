@@ -133,7 +133,7 @@ def table() -> pd.DataFrame:
 
 
 def _hold(cpus: list[int]) -> None:
-    """Hold this process to some CPUs, where the system can."""
+    """Bind this process to some CPUs, if the system can."""
     if cpus:
         os.sched_setaffinity(0, cpus)
 

@@ -44,7 +44,7 @@ Row = dict[str, Any]
 
 ROUNDS = 15
 _SECONDS = 12.0
-"""Of all rounds together, at most, where a round takes long."""
+"""The maximum of all rounds together, if a round is slow."""
 _COMPILE_SECONDS = 8.0
 
 

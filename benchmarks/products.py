@@ -43,12 +43,14 @@ TYPES = {
     "f16": (np.float16, "f16"),
     "s8": (np.int8, "s32"),
 }
-"""Of each element type its dtype, and the type of the result."""
+"""Each element type's dtype, and the type of the result."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """`batch` products of m by k with k by n, a or b transposed in memory, and what follows."""
+    """`batch` products of m by k with k by n, a or b transposed in memory, and the following
+    ops.
+    """
 
     name: str
     m: int
@@ -61,7 +63,7 @@ class Case:
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
-        """Of a, of b, and of the bias."""
+        """The shapes of a, b, and the bias."""
         lead = (self.batch,) if self.batch > 1 else ()
         a = (self.k, self.m) if self.a else (self.m, self.k)
         b = (self.n, self.k) if self.b else (self.k, self.n)
@@ -73,7 +75,7 @@ class Case:
         return 2 * self.batch * self.m * self.k * self.n
 
     def bytes(self, item: int, result: int) -> int:
-        """Of the arrays, each once."""
+        """The bytes of the arrays, each once."""
         m, k, n = self.m, self.k, self.n
         return self.batch * (item * (m * k + k * n) + result * m * n)
 
@@ -200,7 +202,7 @@ def table(*words: str) -> pd.DataFrame:
 
 
 def _hold(cpus: list[int]) -> None:
-    """Hold this process to some CPUs, where the system can."""
+    """Bind this process to some CPUs, if the system can."""
     if cpus:
         os.sched_setaffinity(0, cpus)
 

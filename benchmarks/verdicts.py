@@ -50,7 +50,7 @@ def table(*wanted: str) -> pd.DataFrame:
 
 
 def row(e: Established) -> dict[str, object]:
-    """What was found about one rule."""
+    """Return the findings about one rule."""
     against = e.contradictions[0] if e.contradictions else None
     return {
         "rule": e.rule.label,
@@ -64,7 +64,7 @@ def row(e: Established) -> dict[str, object]:
 
 
 def total(found: list[Established]) -> dict[str, object]:
-    """How many rules were proved or exhausted, and how many verdicts are contradicted."""
+    """Count the rules that were proved or exhausted, and the contradicted verdicts."""
     sure = sum(e.is_sure for e in found)
     wrong = sum(bool(e.contradictions) for e in found)
     return {
@@ -87,7 +87,7 @@ def of_ours() -> list[str]:
 
 
 def pass_row(name: str) -> dict[str, object]:
-    """What was found about one pass, over its examples in all types that they can have."""
+    """Return the findings about one pass, over its examples in all types that they can have."""
     begin, made = time.perf_counter(), PASSES[name]
     texts = [(p, text) for p, path in examples(name) for text in _in_types(path.read_text(encoding="utf-8"))]
     compared, against, proved = Compared(), "", 0
@@ -137,7 +137,7 @@ def is_proved(before: HloModule, after: HloModule, keeps: Verdict) -> bool:
 
 
 def total_of_passes(rows: list[dict[str, object]]) -> list[dict[str, object]]:
-    """A row that counts the passes; none where there are none."""
+    """Return a row that counts the passes, or none."""
     if not rows:
         return []
     sure = sum(str(r["established"]).startswith("proved") for r in rows)

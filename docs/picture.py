@@ -63,7 +63,7 @@ def widget(page: Page) -> Locator:
 
 
 def go(page: Page, root: Locator, stage: str, keys: Sequence[str]) -> None:
-    """Go to a stage, the first of its name; press keys there and wait for what moves."""
+    """Go to the first stage of a name; press keys there and wait for the end of animations."""
     if stage:
         root.get_by_text(stage, exact=True).first.click()
     root.focus()

@@ -121,7 +121,7 @@ def from_lock(entry: dict[str, Any], work: Path) -> dict[str, Any]:
 
 
 def from_cdn(name: str) -> bytes | None:
-    """A file of Pyodide's CDN; None where it cannot be reached."""
+    """Return a file of Pyodide's CDN, or None if it cannot be reached."""
     if not cdn_is_reachable():
         return None
     with urllib.request.urlopen(f"{CDN}/{name}", timeout=300) as answer:
@@ -167,7 +167,7 @@ def python_wheels(work: Path) -> list[Path]:
 
 
 def from_wheel(path: Path, unpacked: Path) -> dict[str, Any]:
-    """Unpack a wheel; what describes it as Pyodide's list does."""
+    """Unpack a wheel; return its entry for Pyodide's list."""
     name, version = path.name.split("-")[:2]
     folder = unpack(path, unpacked)
     names = [p.name.removesuffix(".py") for p in folder.iterdir()]

@@ -63,7 +63,7 @@ class Condition(Generic[T]):
     final_while_shared: Callable[[T], bool] = _never
 
     def predicate(self, subject: T, *, holds: bool) -> Predicate:
-        """The condition with its value, and where it fails with what would have to change."""
+        """Return the condition with its value and, if it fails, its remedy."""
         return Predicate(self.name, holds, self.value(subject), "" if holds else self.remedy(subject))
 
 
@@ -82,9 +82,9 @@ def objecting(
 
 
 def first_failing(conditions: Sequence[Condition[Any]], subject: Any) -> int | None:
-    """The place of the first condition that fails for a subject; None where all hold.
+    """Return the index of the first condition that fails for a subject; None if all hold.
 
-    Later ones are not asked: they may rely on those before.
+    Later ones are not evaluated: they may rely on those before.
     """
     for n, c in enumerate(conditions):
         wants = c.wants
@@ -124,7 +124,7 @@ def asked(conditions: Sequence[Condition[Any]], subject: Any, *, to_the_end: boo
 def predicates_of(
     conditions: Sequence[Condition[Any]], failed: int | None, subject: Any, *, to_the_end: bool = False
 ) -> tuple[Predicate, ...]:
-    """What `asked` gives, where it is known which condition is the first that fails."""
+    """Return the result of `asked`, given the index of the first failing condition."""
     last = len(conditions) if failed is None else failed + 1
     found = tuple([c.predicate(subject, holds=n != failed) for n, c in enumerate(conditions[:last])])
     if not to_the_end:
@@ -152,7 +152,7 @@ _NAMES: ContextVar[frozenset[str]] = ContextVar("xlanb_asked_names", default=fro
 
 
 def asking(names: frozenset[str]) -> AbstractContextManager[frozenset[str]]:
-    """Let passes that run in this block tell their decisions about these instructions to the end.
+    """Make passes in this block report all conditions of decisions about these instructions.
 
     Otherwise they stop at the first condition that fails.
     """
@@ -160,5 +160,5 @@ def asking(names: frozenset[str]) -> AbstractContextManager[frozenset[str]]:
 
 
 def asked_names() -> frozenset[str]:
-    """The instructions that are currently asked about: see `asking`."""
+    """Return the instructions of the current `asking` blocks."""
     return _NAMES.get()

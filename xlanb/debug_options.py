@@ -304,10 +304,10 @@ def in_force(options: DebugOptions) -> Iterator[DebugOptions]:
 
 
 def environment_number(name: str, otherwise: int) -> int:
-    """The whole number in an environment variable, or `otherwise` where it is not set or empty.
+    """Return an environment variable's whole number, or `otherwise` if it is unset or empty.
 
     Raises:
-        FlagError: it is no whole number, or negative.
+        FlagError: it is not a whole number, or negative.
     """
     text = os.environ.get(name, "").strip()
     if not text:

@@ -1,4 +1,4 @@
-"""How an object of the public face shows itself: by the hook that the view implements."""
+"""Representations of public objects, by a hook that the view implements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ figure: Final[Hook[..., Any]] = Hook("display.figure")
 
 
 class Plottable:
-    """Gives a class `plot()`; plotly is imported when it is called."""
+    """Provide `plot()`; plotly is imported when it is called."""
 
     __slots__ = ()
 

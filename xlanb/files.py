@@ -93,7 +93,7 @@ class TemporaryFolder:
         self._end()
 
     def keep(self) -> None:
-        """Leave it where it is."""
+        """Keep the folder."""
         self._end.detach()
 
 
@@ -106,7 +106,7 @@ def is_own(state: os.stat_result) -> bool:
 
 
 def own_folder(folder: Path) -> str:
-    """Make a folder that is this user's alone; "" where it is, else why it cannot be used."""
+    """Make a folder accessible to this user only; return "", or why it cannot be used."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         state = folder.stat()

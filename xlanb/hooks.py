@@ -38,10 +38,10 @@ def set_providers(providers: Mapping[str, str]) -> None:
 
 
 class Hook(Generic[P, R]):
-    """A function without a body; calling it calls what `implement` registered.
+    """A function without a body, which calls the implementation registered by `implement`.
 
     Args:
-        name: by which `set_providers` finds the module that implements it.
+        name: the name by which `set_providers` finds the module that implements it.
     """
 
     __slots__ = ("_implementation", "name")

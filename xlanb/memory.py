@@ -36,7 +36,7 @@ def out_of_memory(what: str, wanted: int) -> OutOfMemoryError:
 
 
 def check_addressable(what: str, wanted: int) -> None:
-    """Refuse what no memory can hold.
+    """Raise if a size exceeds the address space.
 
     Raises:
         OutOfMemoryError: `what` wants ADDRESSABLE bytes or more.

@@ -107,7 +107,7 @@ def _add_field(
 
 
 def _add_map(message: descriptor_pb2.DescriptorProto, types: _Types, field: Any, key: str, value: str) -> None:
-    """A map is a repeated entry of key and value that is marked as one."""
+    """Add a map field, a repeated entry of key and value that is marked as a map."""
     entry = message.nested_type.add(name="".join(p.capitalize() for p in field.name.split("_")) + "Entry")
     entry.options.map_entry = True
     types.give(entry.field.add(name="key", number=1, label=_FIELD.LABEL_OPTIONAL), key)

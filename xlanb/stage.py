@@ -13,7 +13,7 @@ from xlanb.tracing import Decision, Edit
 T = TypeVar("T")
 
 HEAVY_BYTES = 1 << 18
-"""What takes some hundredth of a second to read: a line of a summary is not worth more."""
+"""Artifacts of this size take some hundredths of a second to read: too long for a summary line."""
 
 
 @singledispatch
@@ -28,7 +28,7 @@ def named_parts(_artifact: Any) -> Mapping[str, Mapping[str, Any]]:
 
 @singledispatch
 def size_text(_artifact: Any) -> str:
-    """How large an artifact is, as "12 nodes"; each kind that says so registers itself."""
+    """Describe an artifact's size, as "12 nodes"; each kind registers itself."""
     return ""
 
 
@@ -48,7 +48,7 @@ class Changes:
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """How many parts were added, removed and modified."""
+        """The numbers of added, removed and modified parts."""
         return len(self.added), len(self.removed), len(self.modified)
 
     def __str__(self) -> str:
@@ -163,13 +163,13 @@ class Stage(Displayable):
 
     @property
     def before(self) -> Any:
-        """What stood before it; read now if it was not yet."""
+        """The artifact before the stage; it is read on first use."""
         given = self.given_before
         return given.get() if isinstance(given, Deferred) else given
 
     @property
     def after(self) -> Any:
-        """What stood after it; read now if it was not yet."""
+        """The artifact after the stage; it is read on first use."""
         given = self.given_after
         return given.get() if isinstance(given, Deferred) else given
 
@@ -227,7 +227,7 @@ class Stage(Displayable):
 
 
 Stages = Generator[Stage, None, T]
-"""What compiles one stage with each `next()`; it returns what came out."""
+"""A generator that compiles one stage with each `next()` and returns the result."""
 
 
 def exhaust(stages: Stages[T]) -> T:

@@ -1,7 +1,7 @@
 """Exercises that check themselves: a question, a predicate on the answer, hints, and the solution.
 
-    teach.exercise("kernels", lambda n: n == len(exe.kernels), hints=["Look at the entry
-    computation."], truth=lambda: len(exe.kernels))
+    teach.exercise("kernels", lambda n: n == len(exe.kernels),
+                   hints=["Look at the entry computation."], truth=lambda: len(exe.kernels))
     teach.check("kernels", ...)     # not answered yet
     teach.check("kernels", 3)       # right, or wrong with the predicate's text; never the solution
     teach.hint("kernels")           # the next hint
@@ -141,7 +141,7 @@ def exercise(
     right: str = "",
     truth: Callable[[], Any] | None = None,
 ) -> None:
-    """Pose an exercise under a name; one of the same name gives way."""
+    """Register an exercise under a name, replacing one of the same name."""
     _EXERCISES[name] = Exercise(name, is_right, tuple(hints), right, truth)
 
 

@@ -154,7 +154,7 @@ class Helper:
         self._ended.wait()
 
     def stop(self) -> None:
-        """Wait until the work has ended; what has not begun never will."""
+        """Wait until the work has ended; work that has not begun is cancelled."""
         if self._claim.setdefault("by", "stop") == "run":
             self.wait()
         _ACTIVE.discard(self)

@@ -346,6 +346,6 @@ def _placed(cause: Cause, line: int) -> Cause:
 
 
 def emit(event: Event) -> None:
-    """Hand `event` to the observers of this context, outermost first."""
+    """Send `event` to the observers of this context, outermost first."""
     for observer in _OBSERVERS.get():
         observer.on_event(event)

@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _fail(message: str, kind: str = "") -> int:
-    """Tell of an error; where its `kind` is given, as JSON too."""
+    """Print an error; if its `kind` is given, as JSON too."""
     if kind:
         print(json_text({"error": kind, "message": _readable(message)}), flush=True)
     print(_readable(f"xlanb: {message}"), file=sys.stderr)

@@ -73,7 +73,7 @@ def evaluated(module: Any, arguments: list[Any]) -> Any:
 
 
 def real_xla() -> Any:
-    """What computes a module's result by the real XLA (needs JAX)."""
+    """Return a function that computes a module's result with the real XLA (needs JAX)."""
     from xlanb.peers.xla import real
 
     return real

@@ -109,7 +109,7 @@ def _bisect(options: argparse.Namespace) -> CommandResult:
 
 
 def _bisected(found: Any) -> dict[str, Any]:
-    """A Bisection as data: what changed the result, and the error after each pass tried."""
+    """Return a Bisection as data: the guilty pass, and the error after each pass tried."""
     moved = None
     if found.stage is not None:
         moved = {"index": found.stage.index, "pass": found.stage.name}

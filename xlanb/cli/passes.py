@@ -1,4 +1,4 @@
-"""`xlanb open`, `opt`, `passes`: a program as HLO, and what passes do to it."""
+"""`xlanb open`, `opt`, `passes`: a program as HLO, and the effect of passes."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from xlanb.errors import ArgumentError, HloParseError, XlanbError, nearest
 from xlanb.files import is_file, is_folder
 
 _BEGINNING_BYTES = 2**16
-"""How many characters of a file are enough to distinguish StableHLO, after comments, from HLO."""
+"""Bytes of a file that suffice to distinguish StableHLO, after comments, from HLO."""
 _FUNCTION = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
 
 _GIVEN: WeakKeyDictionary[Any, tuple[Any, ...]] = WeakKeyDictionary()
@@ -76,7 +76,7 @@ def module_of(name: str, args: str = "") -> Any:
 
 
 def shown(name: str) -> str:
-    """How a message names a program: text of several lines is not repeated."""
+    """Return a program's name for messages: text of several lines is not repeated."""
     return "the text" if "\n" in name else name
 
 

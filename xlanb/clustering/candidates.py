@@ -76,7 +76,7 @@ def asks_for_compilation(graph: Graph) -> bool:
 
 
 def _flag(op: Operation, name: str) -> bool | None:
-    """The attribute of the node; where it has none, of the function that it calls."""
+    """Return the attribute of the node, or of the function that it calls."""
     function = op.graph.functions.get(op.type)
     for attrs in (op.attrs, function.attrs if function is not None else {}):
         if isinstance(attrs.get(name), bool):
@@ -170,7 +170,7 @@ class Candidates:
         )
 
     def _of_node(self, condition: Condition[Judged]) -> Condition[Operation]:
-        """A condition on a node as one that knows the scope of its device."""
+        """Wrap a condition, so that it gets a node with the scope of its device."""
         return Condition(
             condition.name,
             lambda op: condition.holds(Judged(op, self._scope(op))),

@@ -126,7 +126,7 @@ class Clustering(Displayable):
 
     @cached_property
     def declustering(self) -> Declustering:
-        """What partially_decluster takes out of clusters again, and why."""
+        """The nodes that partially_decluster moves out of clusters, and the reasons."""
         return partially_decluster(self._dynamic)
 
     @cached_property

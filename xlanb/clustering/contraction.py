@@ -53,7 +53,7 @@ class ClusterState:
 
     @property
     def size(self) -> int:
-        """How many nodes it has."""
+        """The number of nodes."""
         return len(self.members)
 
     def absorb(self, other: ClusterState) -> None:
@@ -69,7 +69,7 @@ class ClusterState:
         other.merged_into = self
 
     def root(self) -> ClusterState:
-        """What this became part of, after all. Halves the path for those that follow it later."""
+        """The cluster that this one was merged into, in the end (with path halving)."""
         state = self
         while state.merged_into is not None:
             state.merged_into = state.merged_into.merged_into or state.merged_into
@@ -315,8 +315,9 @@ class EdgeContraction:
         return f"contracting the edge would create a cycle via {prefix}[{names}]"
 
     def alternate_path(self, start: ClusterState, to: ClusterState) -> list[int] | None:
-        """Nodes of the cycle graph between two clusters other than by an edge, through a node that
-        is not a candidate if possible; None if there is none.
+        """Return a path in the cycle graph between two clusters other than by an edge, or None.
+
+        It goes through a node that is not a candidate if possible.
         """
         rank = {node: i for i, node in enumerate(reversed(list(self.cycles.post_order())))}
         if rank[start.node] > rank[to.node]:

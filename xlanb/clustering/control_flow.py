@@ -81,7 +81,7 @@ def full_frame(node: int, frames: list[ControlFlowFrame]) -> list[str]:
 
 
 def root_frame(node: int, frames: list[ControlFlowFrame]) -> str:
-    """The name of the outermost loop around a node, "" if there is none."""
+    """Return the name of the outermost loop around a node, or ""."""
     while frames[node].parent != SOURCE:
         node = frames[node].parent
     return frames[node].name

@@ -207,7 +207,7 @@ class DeadnessAnalysis:
         self._set(node, (CONTROL,), make.all_of(inputs), again)
 
     def _condition(self, switch: int, branch: int | None) -> Liveness:
-        """That the switch's input 1 is true, or that it is `branch`."""
+        """Return the formula that the switch's input 1 is true, or equals `branch`."""
         tensor = self._graph.op(switch).inputs[1]
         value = tensor.op.attrs.get("value") if tensor.op.type in CONSTANT else None
         if value is not None and getattr(value, "size", 0) == 1:

@@ -61,14 +61,14 @@ def device_type(name: str) -> str:
 
 
 def compilation_device(name: str) -> CompilationDevice | None:
-    """How XLA serves a device, None where it does not."""
+    """Return XLA's registration for a device, or None."""
     return _COMPILATION_DEVICES.get(device_type(name))
 
 
 def pick_device(names: Iterable[str]) -> str:
-    """The device that a cluster of nodes on these would be on, "" where they do not go together.
+    """Return the device of a cluster of nodes on these devices; "" if they cannot be combined.
 
-    One GPU goes with one CPU; a device of another kind goes with neither.
+    One GPU can be combined with one CPU; a device of another kind with neither.
     """
     by_kind: dict[str, str] = {}
     for name in names:

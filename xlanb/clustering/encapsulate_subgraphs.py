@@ -88,7 +88,7 @@ def encapsulate_subgraphs(marked: Graph) -> Encapsulated:
 
 
 def related_to_references(graph: Graph) -> set[Operation]:
-    """Nodes with a path to or from one that takes or gives a variable by reference."""
+    """Return nodes with a path to or from one with a reference input or output."""
     starts = [op for op in graph if any(t.dtype.is_ref_dtype for t in (*op.inputs, *op.outputs))]
     found: set[Operation] = set(starts)
     for is_forward in (True, False):
@@ -156,7 +156,7 @@ def _function(
 def _body(
     name: str, ops: list[Operation], inputs: list[Tensor], outputs: list[Tensor]
 ) -> tuple[Graph, dict[Tensor, Tensor]]:
-    """The body, and what each tensor is within."""
+    """Return the body, and each tensor's counterpart in it."""
     body = Graph(name)
     body.functions = ops[0].graph.functions
     made: dict[Tensor, Tensor] = {}

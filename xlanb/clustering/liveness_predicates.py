@@ -60,7 +60,7 @@ class LivenessFactory:
         self._depth = 0
 
     def symbol(self, tensor: str, *, must_be_true: bool = False, value: int | None = None) -> Liveness:
-        """The tensor is alive; and true, or equal to `value`, if so asked."""
+        """Return the formula that the tensor is alive, and optionally true or equal to `value`."""
         text = f"*{tensor}" if must_be_true else tensor if value is None else f"{tensor}={value}"
         return self._intern((SYMBOL, text, value is not None), SYMBOL, (), text)
 
@@ -141,7 +141,7 @@ class LivenessFactory:
         return self._factored(flat, common, kind) if common else self._sorted(flat, kind)
 
     def _without_finished_loops(self, operands: list[Liveness], negated: set[Liveness]) -> list[Liveness]:
-        """`{S,&,X} & ~X` is S: what leaves a loop is alive when what entered it was."""
+        """Simplify `{S,&,X} & ~X` to S: a loop's output is alive if its input was."""
         gone: set[Liveness] = set()
         starts = []
         for operand in operands:

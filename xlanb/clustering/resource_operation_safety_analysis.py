@@ -62,7 +62,7 @@ def may_call_function(op: Operation) -> bool:
 
 
 def access(op: Operation) -> str:
-    """READ, WRITE or MODIFY, "" for what touches no resource; a call may do anything."""
+    """Return READ, WRITE or MODIFY, "" if no resource is used; a call is assumed to MODIFY."""
     known = RESOURCE_OPS.get(op.type)
     return known[0] if known else MODIFY if may_call_function(op) else ""
 

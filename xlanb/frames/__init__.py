@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def framed(rows: Any, columns: Sequence[str] | None = None, index: Any = None) -> Frame:
-    """A table of rows; `columns` names and orders them, also where there are no rows."""
+    """Make a table of rows; `columns` names and orders them, even without rows."""
     from xlanb.frames.frame import Frame
 
     return Frame(rows, columns=None if columns is None else list(columns), index=index)

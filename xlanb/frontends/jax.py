@@ -313,7 +313,7 @@ def trace_context() -> tuple[Any, ...]:
 
 
 def trace_context_names() -> tuple[str, ...]:
-    """What JAX calls each of these settings."""
+    """Return JAX's names of these settings."""
     return _context_reader()[1]
 
 
@@ -516,7 +516,7 @@ def _of_exported(exported: Any, args: tuple[Any, ...], named: Mapping[str, Any])
 
 
 def _of_bytes(data: bytes, args: tuple[Any, ...], named: Mapping[str, Any]) -> HloModule:
-    """The module of StableHLO bytecode, or of what `jax.export.Exported.serialize` gave."""
+    """Return the module of StableHLO bytecode, or of a serialized `jax.export.Exported`."""
     if data.startswith(BYTECODE):
         return _of_stablehlo(data)
     export = import_jax("jax.export")

@@ -142,7 +142,7 @@ class JaxCalling:
         return ArrayCalling(code, first, self.results, None if is_leaf else self.out_tree, is_tuple=is_tuple)
 
     def _differs(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> str:
-        """How the arguments of a call differ in structure from those that the code was made for."""
+        """Describe how the structure of a call's arguments differs from the compiled one."""
         import jax
 
         count = self.in_tree.num_leaves

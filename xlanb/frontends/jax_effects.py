@@ -62,7 +62,7 @@ def _begin_with_tokens(module: HloModule) -> None:
 
 
 def _drop_tokens(module: HloModule) -> None:
-    """ROOT tuple(token, x) -> x; what made the token stays for its effect."""
+    """ROOT tuple(token, x) -> x; the token's producer stays for its effect."""
     entry, layout = module.entry_computation, module.entry_layout
     root = entry.root
     shapes = root.shape.shapes if isinstance(root.shape, TupleShape) else (root.shape,)

@@ -67,7 +67,7 @@ def _of_shape(op: Operation, value: Tensor) -> Array | None:
 
 
 def _small(values: Sequence[Array]) -> bool | None:
-    """True where a copy of the values is no larger than it may be, else None."""
+    """Return True if a copy of the values is within the limit, else None."""
     return sum(v.nbytes for v in values) <= LARGEST_EXPANSION or None
 
 
@@ -101,7 +101,7 @@ def partial_vector(tensor: Tensor) -> PartialVector | None:
 
 
 class _Partial:
-    """One look for a vector: what was found on the way, so that no part is walked twice."""
+    """One search for a vector, with a cache, so that no part is walked twice."""
 
     def __init__(self) -> None:
         self._seen: dict[Tensor, PartialVector | None] = {}

@@ -33,7 +33,7 @@ _STACK = _Stack()
 
 
 def get_default_session() -> Any:
-    """The innermost default session of this thread, None if there is none."""
+    """Return the innermost default session of this thread, or None."""
     return _STACK.sessions[-1] if _STACK.sessions else None
 
 

@@ -33,7 +33,7 @@ read_graphdef: Final[Hook[[Any, str], Graph]] = Hook("graph.read_graphdef")
 """The graph of a GraphDef (a path, bytes or text), and its name."""
 
 graph_to_proto: Final[Hook[[Graph, bool], Any]] = Hook("graph.graph_to_proto")
-"""The GraphDef message of a graph, with the shapes of all outputs if asked for."""
+"""Make a graph's GraphDef message, with the shapes of all outputs on request."""
 
 write_graphdef: Final[Hook[[Graph], bytes]] = Hook("graph.write_graphdef")
 """A graph as a binary GraphDef."""

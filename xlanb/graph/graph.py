@@ -79,10 +79,10 @@ class Graph(Displayable):
         return name in self._ops
 
     def get_operation_by_name(self, name: str) -> Operation:
-        """The operation of that name.
+        """Return the operation of a name.
 
         Raises:
-            GraphValueError: there is none; the message gives names that are near.
+            GraphValueError: there is none; the message gives similar names.
         """
         found = self._ops.get(name)
         if found is None:
@@ -90,10 +90,10 @@ class Graph(Displayable):
         return found
 
     def get_tensor_by_name(self, name: str) -> Tensor:
-        """The tensor of a name such as "x:0".
+        """Return the tensor of a name such as "x:0".
 
         Raises:
-            GraphValueError: the name is none of a tensor, or there is no such tensor.
+            GraphValueError: this is not a tensor's name, or there is no such tensor.
         """
         op_name, colon, index = name.rpartition(":")
         if not colon or not is_output_number(index):

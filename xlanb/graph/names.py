@@ -18,7 +18,7 @@ class NameSpace:
 
     Attributes:
         stack: the current scope, "a/b", "" at the root.
-        in_use: lower-case name -> how often it was asked for.
+        in_use: lower-case name -> number of requests for it.
     """
 
     def __init__(self) -> None:

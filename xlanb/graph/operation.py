@@ -25,10 +25,10 @@ binary_operator: Final[Hook[[str, Tensor, Any, bool], Tensor]] = Hook("graph.bin
 """Build `tensor + other` and the like, by the operator's name; the last argument swaps operands."""
 
 unary_operator: Final[Hook[[str, Tensor], Tensor]] = Hook("graph.unary_operator")
-"""What `-tensor` and the like build, by the operator's name."""
+"""Build `-tensor` and the like, by the operator's name."""
 
 index_tensor: Final[Hook[[Tensor, Any], Tensor]] = Hook("graph.index_tensor")
-"""What `tensor[key]` builds."""
+"""Build `tensor[key]`."""
 
 
 class Operation(Displayable):
@@ -254,7 +254,7 @@ class Tensor(Displayable):
 
     @property
     def device(self) -> str:
-        """The device its operation asked for."""
+        """The requested device of its operation."""
         return self.op.device
 
     @property
@@ -279,7 +279,7 @@ class Tensor(Displayable):
         self._asserted = self._shape = merged
 
     def give_shape(self, dims: Sequence[int | None] | None) -> None:
-        """Record an inferred shape; what `set_shape` said stays."""
+        """Record an inferred shape; shapes set by `set_shape` are kept."""
         shape = TensorShape(dims)
         self._shape = shape if self._asserted is None else shape.merge_with(self._asserted)
 
@@ -516,7 +516,7 @@ def _give(op: Operation) -> None:
 
 
 def as_operation(value: Any) -> Operation:
-    """The operation of an operation, a tensor or a variable.
+    """Return the operation of an operation, a tensor or a variable.
 
     Raises:
         GraphError: it is none of these.

@@ -96,7 +96,7 @@ def _folded(ops: list[Operation], depth: int) -> dict[str, list[Operation]]:
 
 
 def _scope_line(scope: str, inside: list[Operation]) -> str:
-    """A scope: how many nodes, variables counted apart, which op types most, and what leaves it."""
+    """Summarize a scope: numbers of nodes and variables, frequent op types, and its outputs."""
     kinds = Counter(op.type for op in inside)
     variables = sum(kinds[t] for t in ("VariableV2", "Variable", "VarHandleOp"))
     common = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(3))

@@ -1,4 +1,4 @@
-"""Frozen snapshots of TensorFlow graphs: what observers and views read."""
+"""Frozen snapshots of TensorFlow graphs for observers and views."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class NodeRecord(Displayable):
 
     @property
     def essence(self) -> NodeRecord:
-        """What counts as the node itself: what was said of it changes no node."""
+        """The node itself, without annotations, for comparison."""
         return replace(self, reason="") if self.reason else self
 
 
@@ -56,7 +56,7 @@ class GraphRecord(Displayable):
 
 @named_parts.register
 def _nodes(graph: GraphRecord) -> Mapping[str, Mapping[str, NodeRecord]]:
-    """Those of a function as "function:node": a function may use the names of the graph."""
+    """Return a function's nodes as "function:node", as their names may occur in the graph too."""
     functions = {f.name: {f"{f.name}:{n.name}": n for n in f.nodes} for f in graph.functions}
     return {**functions, "": graph.by_name}
 

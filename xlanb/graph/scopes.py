@@ -49,7 +49,9 @@ class Scopes:
         return list(found)
 
     def device(self) -> str:
-        """The device that the open blocks name; functions are asked later, they want the node."""
+        """Return the device of the open blocks; device functions are called later, with the
+        node.
+        """
         device = ""
         for block in self._devices:
             device = "" if block is None else device if callable(block) else merge_devices(device, block)
@@ -114,7 +116,7 @@ class Scopes:
 
     @contextmanager
     def colocated(self, op: Operation | None, ignore_existing: bool) -> Iterator[None]:
-        """Open a `colocate_with` block; the devices asked for around it do not reach inside."""
+        """Open a `colocate_with` block, in which outer device requests have no effect."""
         old, old_devices = self._colocation, self._devices
         if op is None or ignore_existing:
             self._colocation = []

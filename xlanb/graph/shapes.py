@@ -122,7 +122,7 @@ def _asked_for(op: Operation) -> Dims | None:
 
 
 def _left(size: int | None, begin: int | None, count: int | None) -> int | None:
-    """What Slice leaves of a dimension: `count`, or what follows `begin` where that is -1."""
+    """Return the size of a sliced dimension: `count`, or the rest after `begin` if it is -1."""
     if count is None or count >= 0:
         return count
     return None if size is None or begin is None else max(size - begin, 0)

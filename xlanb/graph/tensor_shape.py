@@ -82,7 +82,7 @@ class TensorShape:
             self._dims = tuple(_size(d) for d in items)
 
     def as_tuple(self) -> Dims | None:
-        """The sizes, None for unknown ones; None where the rank is unknown."""
+        """Return the sizes, None for unknown ones; None if the rank is unknown."""
         return self._dims
 
     @property
@@ -97,11 +97,11 @@ class TensorShape:
 
     @property
     def dims(self) -> list[Dimension] | None:
-        """The dimensions, None where the rank is unknown."""
+        """The dimensions, None if the rank is unknown."""
         return None if self._dims is None else [Dimension(d) for d in self._dims]
 
     def as_list(self) -> list[int | None]:
-        """The sizes as a list. Raises GraphError where the rank is unknown."""
+        """Return the sizes as a list. Raises GraphError if the rank is unknown."""
         if self._dims is None:
             raise GraphError("as_list() is not defined on a TensorShape of unknown rank")
         return list(self._dims)
@@ -126,7 +126,7 @@ class TensorShape:
         return _merged(self._dims, TensorShape(other)._dims) is not False
 
     def merge_with(self, other: Any) -> TensorShape:
-        """What both shapes say together. Raises GraphError where they contradict each other."""
+        """Merge the known sizes of both shapes. Raises GraphError if they contradict each other."""
         merged = _merged(self._dims, TensorShape(other)._dims)
         if merged is False:
             raise GraphError(f"Shapes {self} and {TensorShape(other)} are not compatible")

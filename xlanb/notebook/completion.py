@@ -1,4 +1,4 @@
-"""Tab completion: options of the magics, names of passes, of flags, and what an option can be."""
+"""Tab completion: options of the magics and their values, names of passes and of flags."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAGICS = ("%%xla_jit", "%%xla_pass", "%xla_open", "%xla_diff")
 
 
 def complete_magics(shell: InteractiveShell) -> None:
-    """Have the shell complete what follows a magic of ours."""
+    """Register the completion of xlanb's magics."""
     for magic in _MAGICS:
         shell.set_hook("complete_command", lambda _, event, magic=magic: _complete(shell, magic, event), str_key=magic)
     for name in ("%xla_flags", "xla_flags"):

@@ -1,4 +1,4 @@
-"""`%xla_open` and `%xla_diff`: dump directories, and what differs between two compilations."""
+"""`%xla_open` and `%xla_diff`: dump directories, and differences of two compilations."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class FlagsInForce(Displayable):
 
     @property
     def changed(self) -> Sequence[str]:
-        """Those that are not at their defaults, as one would write them."""
+        """The flags that are not at their defaults, as text."""
         return [
             f"--{f.name}={_text(getattr(self.options, f.name))}"
             for f in fields(DebugOptions)

@@ -1,4 +1,4 @@
-"""Observation: what `%%xla_jit` recorded: the compilations of a cell, its result, and its time."""
+"""The record of `%%xla_jit`: the compilations of a cell, its result, and its time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Observation(Displayable):
         return self.summary()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        """The step view of the traces; where there are none, the words that say so."""
+        """Return the step view of the traces, or a text if there are none."""
         return super()._repr_mimebundle_(include, exclude) if self.traces else {"text/plain": self.summary()}
 
 

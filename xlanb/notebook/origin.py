@@ -1,6 +1,5 @@
-"""The cell that made a widget.
-
-Its text, and whether it was run again, after which the widget shows what no longer is.
+"""The cell that made a widget: its text, and whether it was run again, which outdates the
+widget.
 """
 
 from __future__ import annotations

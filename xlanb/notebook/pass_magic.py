@@ -1,4 +1,4 @@
-"""`%%xla_pass`: a pass of one's own, written in a cell."""
+"""`%%xla_pass`: a user's pass, written in a cell."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class PassMagics(Magics):
 
     @line_magic
     def xla_unpass(self, line: str) -> None:
-        """%xla_unpass NAME: take a pass of one's own out of the default pipeline again."""
+        """%xla_unpass NAME: remove a user's pass from the default pipeline."""
         leave_pipeline(line.strip())
 
 

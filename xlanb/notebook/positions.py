@@ -13,7 +13,7 @@ from xlanb.explorer.trace import Trace
 
 
 def trace_number(value: int | str, traces: Sequence[Trace]) -> int:
-    """The number of a trace that is given by number or name.
+    """Return the number of a trace, given by number or name.
 
     Raises:
         TraitError: there is none.

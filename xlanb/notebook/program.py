@@ -246,7 +246,7 @@ def _initialize(session: Session, variables: Sequence[Operation]) -> None:
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:
-    """The arguments that --args gives: a tuple or list of them, or one alone."""
+    """Return the arguments of --args as a tuple: a tuple, a list, or a single one."""
     if value is None:
         return ()
     return tuple(value) if isinstance(value, tuple | list) else (value,)

@@ -203,7 +203,7 @@ class Requests:
         return self._widget.bench.trace(number if type(number) is int else None)
 
     def _stage(self, message: Message) -> int:
-        """The position of a stage of the trace; -1, the last, where the message names none."""
+        """Return the position of a stage of the trace; by default -1, the last."""
         stage, count = message.get("stage"), len(self._trace(message))
         if type(stage) is not int or stage < 0:
             return -1

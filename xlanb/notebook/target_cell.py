@@ -29,11 +29,11 @@ _NOT_GIVEN = {"disable": ("",), "repeat": (0,)}
 
 
 def check_targets(options: Any) -> list[str]:
-    """The targets that `--target` names.
+    """Return the targets of `--target`.
 
     Raises:
-        ArgumentError: one is none, or an option is for what runs here.
-        MissingPeerError: the compiler of one is not installed, and xlanb has none of its own.
+        ArgumentError: a name is unknown, or an option is for local runs.
+        MissingPeerError: a target's compiler is not installed, and xlanb cannot compile for it.
     """
     refused = [f"--{name}" for name in _EXECUTING if getattr(options, name) not in _NOT_GIVEN.get(name, (None, False))]
     if refused:

@@ -130,7 +130,7 @@ class StepWidget(anywidget.AnyWidget):
         against: StageName | None = None,
         predict: bool = False,
     ) -> None:
-        """Say what views that open from now on show first, as `explore` takes it.
+        """Set the initial state of views that open from now on, with the arguments of `explore`.
 
         Raises:
             ArgumentError: there is no such pane, stage or op.
@@ -235,7 +235,7 @@ class StepWidget(anywidget.AnyWidget):
         return self._branched(lambda: self.bench.reorder(trace, at, order))
 
     def _branched(self, make: Callable[[], Trace]) -> Trace:
-        """Make a branch and go to it, also where it failed."""
+        """Make a branch and show it, even if it failed."""
         known = len(self.bench.branches)
         try:
             return make()
@@ -315,7 +315,7 @@ class StepWidget(anywidget.AnyWidget):
         }
 
     def _ipython_display_(self, **_: Any) -> None:
-        """The widget, and below it what shows itself where the widget cannot: see `saved`."""
+        """Show the widget, and below it the page for viewers without widgets: see `saved`."""
         bundle = super()._repr_mimebundle_()
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
         whole = traces_text(self.traces)

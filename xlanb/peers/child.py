@@ -48,7 +48,7 @@ class RealCompilation:
     folder: TemporaryFolder | None = None
 
     def discard(self) -> None:
-        """Remove the dump: what was asked for is read."""
+        """Remove the dump after it has been read."""
         if self.folder is not None:
             self.folder.remove()
 

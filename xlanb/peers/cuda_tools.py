@@ -48,9 +48,9 @@ _NOISE = re.compile(r"^(?:nvdisasm warning .*|ptxas info +: Compile time = .*)\n
 
 @dataclass(frozen=True)
 class Assembled:
-    """The result of one PTX file: the files written for it.
+    """The files written for one PTX file.
 
-    `error` is why there is no SASS, "" where there is.
+    `error` says why there is no SASS, or is "".
     """
 
     ptx: Path
@@ -59,7 +59,7 @@ class Assembled:
 
     @property
     def report(self) -> Path:
-        """What ptxas said of it."""
+        """The report of ptxas."""
         return self.ptx.with_suffix(".ptxas.txt")
 
     @property
@@ -235,12 +235,12 @@ def _offsets(group: Sequence[_Source]) -> list[int]:
 
 
 def _run_both(tools: _Tools, ptx: str, arch: str) -> tuple[str, str, str]:
-    """What ptxas says of a PTX, and its SASS.
+    """Return the report of ptxas on a PTX, and its SASS.
 
-    Or why there is none, for nvdisasm knows no GPUs that are too old for it.
+    Or the reason why there is none: nvdisasm does not support GPUs that are too old.
 
     Raises:
-        DumpError: ptxas refuses it.
+        DumpError: ptxas rejects it.
     """
     with tempfile.TemporaryDirectory(prefix="xlanb-") as folder:
         source, cubin = Path(folder) / "kernels.ptx", Path(folder) / "kernels.cubin"

@@ -238,7 +238,7 @@ def _adopt_python_functions(tf: Any, definition: Any) -> None:
 
 
 def _free_name(name: str, nodes: Mapping[str, Any], taken: Iterable[str]) -> str:
-    """A variable's name as a node may be called, with "_1", "_2", ... where it is taken."""
+    """Return a variable's name as a valid node name, with "_1", "_2", ... if taken."""
     plain = re.sub(r"[^A-Za-z0-9_.\\/>-]", "_", name.rpartition(":")[0] or name).lstrip("_-/\\>") or "variable"
     used = {*nodes, *taken}
     found, count = plain, 0

@@ -11,7 +11,7 @@ from xlanb.frontends.jax import import_jax
 
 @dataclass(frozen=True)
 class RealXla:
-    """What XLA does from a release of JAX on."""
+    """The behaviour of XLA since a release of JAX."""
 
     since: tuple[int, ...]
     """The first release of JAX that has it."""

@@ -176,7 +176,7 @@ def _cpu_trace(x: Any, *arrays: Any, all_passes: bool, runs: int, flags: str) ->
 
 
 def as_module(x: Any, *arrays: Any) -> HloModule:
-    """The module of what `trace` takes.
+    """Return the module of an argument of `trace`.
 
     Raises:
         XlanbError: it is none of these, or malformed.

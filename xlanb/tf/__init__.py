@@ -492,7 +492,7 @@ def to_int32(x: Any, name: str = "ToInt32") -> Any:
 
 
 def dimension_value(dimension: Any) -> Any:
-    """A dimension as a number, None where it is not known."""
+    """Return a dimension as a number, or None if unknown."""
     return getattr(dimension, "value", dimension)
 
 

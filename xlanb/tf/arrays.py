@@ -160,7 +160,7 @@ def count_nonzero(
     input_tensor: Any, axis: Any = None, keepdims: bool | None = None, dtype: Any = int64, name: str | None = None,
     reduction_indices: Any = None, keep_dims: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """How many elements are not 0."""
+    """Count the nonzero elements."""
     with name_scope(name, "count_nonzero", [input_tensor]):
         x = convert_to_tensor(input_tensor, name="input")
         some = math_ops.cast(call("NotEqual", x, constant(0, x.dtype.base_dtype)), int64)
@@ -228,7 +228,7 @@ def confusion_matrix(
     name: str | None = None,
     weights: Any = None,
 ) -> Tensor:
-    """How often a label (row) was predicted as a class (column)."""
+    """Count how often a label (row) was predicted as a class (column)."""
     with name_scope(name, "confusion_matrix", [labels, predictions]):
         rows, columns = (math_ops.cast(convert_to_tensor(v), int64) for v in (labels, predictions))
         if num_classes is None:
@@ -254,7 +254,7 @@ def hessians(ys: Any, xs: Any, name: str = "hessians") -> list[Tensor]:
 
 
 def broadcast_static_shape(shape_x: TensorShape, shape_y: TensorShape) -> TensorShape:
-    """The shape that two shapes are spread to. Raises GraphValueError where they cannot be."""
+    """Broadcast two static shapes. Raises GraphValueError if they are incompatible."""
     a, b = shape_x.as_tuple(), shape_y.as_tuple()
     if a is None or b is None:
         return TensorShape(None)
@@ -300,7 +300,7 @@ def repeat(input: Any, repeats: int, axis: int | None = None, name: str | None =
 def searchsorted(
     sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = int32, name: str | None = None
 ) -> Tensor:
-    """Where the values belong in sequences that are sorted along their last dimension."""
+    """Return the insertion indices of values in sequences sorted along their last dimension."""
     op_type = {"left": "LowerBound", "right": "UpperBound"}.get(side)
     if op_type is None:
         raise GraphValueError(f"side must be 'left' or 'right', got {side!r}")

@@ -103,7 +103,7 @@ def assert_near(
 
 
 def assert_rank_in(x: Any, ranks: Sequence[int], *_data: Any, **_how: Any) -> Operation:
-    """Fail where the rank is none of these. Raises GraphValueError at once."""
+    """Raise GraphValueError if the static rank is none of these; return a no-op."""
     found = convert_to_tensor(x)
     if found.shape.rank is not None and found.shape.rank not in ranks:
         raise GraphValueError(
@@ -155,7 +155,7 @@ def is_strictly_increasing(x: Any, name: str | None = None) -> Tensor:
 def bincount(
     arr: Any, weights: Any = None, minlength: Any = None, maxlength: Any = None, dtype: Any = dtypes.int32
 ) -> Tensor:
-    """How often each number occurs, or the sums of the weights."""
+    """Count each number, or sum its weights."""
     values = convert_to_tensor(arr, name="arr", dtype=dtypes.int32)
     size = math_ops.reduce_max(concat([reshape(values, [-1]), [-1]], 0)) + 1
     if minlength is not None:
@@ -197,12 +197,12 @@ def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
 
 
 def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Tensor:
-    """The shape of what two shapes broadcast to."""
+    """Return the shape to which two shapes broadcast."""
     return call("BroadcastArgs", shape_x, shape_y)
 
 
 def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None) -> Any:
-    """Singular values, falling; then left and right vectors where asked for."""
+    """Return descending singular values and, on request, left and right vectors."""
     s, u, v = call_op("Svd", tensor, compute_uv=compute_uv, full_matrices=full_matrices, name=name).outputs
     return (s, u, v) if compute_uv else s
 
@@ -338,7 +338,7 @@ def make_tensor_proto(values: Any, dtype: Any = None, shape: Any = None, verify_
 def export_meta_graph(
     filename: str | None = None, graph: Graph | None = None, as_text: bool = False, **_ignored: Any
 ) -> Any:
-    """The graph in a MetaGraphDef message, written to a file where one is named."""
+    """Return the graph as a MetaGraphDef message, and write it to a file if one is given."""
     found = graph or get_default_graph()
     message = new_message("MetaGraphDef")
     message.graph_def.ParseFromString(found.to_graphdef())

@@ -47,7 +47,7 @@ class Coordinator:
             self._stop.set()
 
     def clear_stop(self) -> None:
-        """Forget that a stop was asked for."""
+        """Clear a stop request."""
         with self._lock:
             if self._stop.is_set():
                 self._stop = Latch()

@@ -34,7 +34,7 @@ class RegisterGradient:
         self._op_type = op_type
 
     def __call__(self, f: Callable[..., Any]) -> Callable[..., Any]:
-        """Register `f`. Raises GraphError where the name has a gradient already."""
+        """Register `f`. Raises GraphError if the name has a gradient already."""
         return register_gradient(self._op_type)(f)
 
 

@@ -164,14 +164,14 @@ class Dataset:
         return self._by_function("FilterDataset", made, self.element_spec, predicate=made.ref)
 
     def flat_map(self, map_func: Callable[..., Any]) -> Dataset:
-        """All elements of the data sets that `map_func` gives, one after the other."""
+        """Concatenate the data sets that `map_func` returns for the elements."""
         made, spec = self._nested(map_func, "flat_map")
         return self._by_function("FlatMapDataset", made, spec, f=made.ref)
 
     def interleave(
         self, map_func: Callable[..., Any], cycle_length: Any = 1, block_length: Any = 1, num_parallel_calls: Any = None
     ) -> Dataset:
-        """Elements of several of the data sets that `map_func` gives, in turn."""
+        """Interleave elements of several of the data sets that `map_func` returns."""
         made, spec = self._nested(map_func, "interleave")
         sizes = (_int64(cycle_length, "cycle_length"), _int64(block_length, "block_length"))
         return self._by_function("InterleaveDataset", made, spec, *sizes, f=made.ref)
@@ -407,7 +407,7 @@ def _outside(variant: Tensor) -> Operation | None:
 
 
 class Iterator:
-    """Walks through a data set: each run of what `get_next` gives takes one element."""
+    """An iterator of a data set: each run of `get_next`'s result takes one element."""
 
     def __init__(self, handle: Tensor, initializer: Operation | None, element_spec: Any) -> None:
         self._handle = handle
@@ -442,7 +442,10 @@ class Iterator:
 
     @property
     def initializer(self) -> Operation:
-        """Begins the walk. Raises GraphValueError where the iterator has no data set of its own."""
+        """The operation that starts it.
+
+        Raises GraphValueError if the iterator has no own data set.
+        """
         if self._initializer is None:
             raise GraphValueError("Iterator does not have an initializer.")
         return self._initializer

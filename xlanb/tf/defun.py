@@ -1,4 +1,4 @@
-"""Functions of Python as functions of a graph's library: what data sets and tf.function call."""
+"""Python functions as functions of a graph's library, for data sets and tf.function."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Normal:
         return 0.5 + _HALF_LOG_TAU + call("Log", self.scale + self.loc * 0)
 
     def kl_divergence(self, other: Any, name: str = "kl_divergence") -> Any:
-        """Of this from another one, in nats."""
+        """Return the Kullback-Leibler divergence from another one, in nats."""
         return kl_divergence(self, other)
 
 
@@ -174,7 +174,7 @@ class MultivariateNormalDiag:
         return self.parts.loc
 
     def entropy(self, name: str = "entropy") -> Any:
-        """Of each vector, in nats."""
+        """Return the entropy of each vector, in nats."""
         return math_ops.reduce_sum(self.parts.entropy(), -1)
 
 

@@ -26,7 +26,7 @@ class AbortedError(XlanbError):
 
 
 class AlreadyExistsError(XlanbError):
-    """Something is there already."""
+    """An object exists already."""
 
 
 class ResourceExhaustedError(XlanbError):
@@ -34,7 +34,7 @@ class ResourceExhaustedError(XlanbError):
 
 
 class UnavailableError(XlanbError):
-    """Something a run needs is not there now."""
+    """A resource of a run is currently unavailable."""
 
 
 __all__ = [

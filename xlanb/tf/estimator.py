@@ -254,7 +254,7 @@ class Estimator:
         )
 
     def _build(self, input_fn: Callable[..., Any], mode: str, needed: Sequence[str]) -> EstimatorSpec:
-        """The model function's spec for what an input function gives, in the default graph."""
+        """Call the model function on an input function's result, in the default graph."""
         create_global_step()
         given = _given(input_fn, {"params": self.params, "config": self.config, "mode": mode})
         features, labels = _features_and_labels(given, mode)
@@ -307,7 +307,7 @@ def _given(function: Callable[..., Any], options: Mapping[str, Any], *args: Any)
 
 
 def _features_and_labels(given: Any, mode: str) -> tuple[Any, Any]:
-    """What an input function gave: a data set's elements, or features, or features and labels."""
+    """Convert an input function's result: a data set, features, or features and labels."""
     if isinstance(given, Dataset):
         iterator = given.make_initializable_iterator()
         get_default_graph().add_to_collection(GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
@@ -380,7 +380,7 @@ def numpy_input_fn(
 
 
 class TrainSpec(NamedTuple):
-    """What `train_and_evaluate` trains on."""
+    """The training input of `train_and_evaluate`."""
 
     input_fn: Callable[..., Any]
     max_steps: int | None = None
@@ -388,7 +388,7 @@ class TrainSpec(NamedTuple):
 
 
 class EvalSpec(NamedTuple):
-    """What `train_and_evaluate` evaluates on, `steps` batches of it (None: all)."""
+    """The evaluation input of `train_and_evaluate`, `steps` batches of it (None: all)."""
 
     input_fn: Callable[..., Any]
     steps: int | None = 100

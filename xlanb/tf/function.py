@@ -32,7 +32,7 @@ class TensorSpec:
     name: str | None = None
 
     def example(self) -> np.ndarray[Any, Any]:
-        """An array of zeros that it fits. Raises GraphValueError where a size is open."""
+        """Return an array of zeros of this spec. Raises GraphValueError if a size is open."""
         dims = TensorShape(self.shape).as_tuple()
         if dims is None or None in dims:
             raise GraphValueError(

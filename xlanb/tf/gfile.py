@@ -47,7 +47,7 @@ class GFile:
         return self._opened().readlines()
 
     def write(self, content: Any) -> None:
-        """Write at the place where the file is."""
+        """Write at the current position."""
         self._opened().write(content)
 
     def seek(self, offset: int, whence: int = 0) -> None:
@@ -110,7 +110,7 @@ def ListDirectory(path: str) -> list[str]:
 
 
 def MakeDirs(path: str) -> None:
-    """Make a directory and those above it; fine where it is there."""
+    """Make a directory with its parents; existing ones are fine."""
     Path(path).mkdir(parents=True, exist_ok=True)
 
 

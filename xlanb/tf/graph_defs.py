@@ -87,7 +87,7 @@ def _element(source: Graph, copies: Mapping[Operation, Operation], name: str) ->
 
 
 def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool = True) -> str:
-    """Write a graph to logdir/name, as text or binary; gives the path."""
+    """Write a graph to logdir/name, as text or binary; return the path."""
     message = as_graph_def(graph_or_graph_def) if isinstance(graph_or_graph_def, Graph) else graph_or_graph_def
     path = Path(logdir) / name
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
 
 
 class ResizeMethod:
-    """How pictures are resized."""
+    """Methods of image resizing."""
 
     BILINEAR = 0
     NEAREST_NEIGHBOR = 1
@@ -164,7 +164,7 @@ def crop_to_bounding_box(
 def pad_to_bounding_box(
     image: Any, offset_height: int, offset_width: int, target_height: int, target_width: int
 ) -> Tensor:
-    """The picture with zeros around it. Raises GraphValueError where it does not fit."""
+    """Pad an image with zeros. Raises GraphValueError if it does not fit."""
     with name_scope(None, "pad_to_bounding_box", [image]):
         found = _picture(image)
         height, width = _size(found)
@@ -370,7 +370,7 @@ def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Any:
 
 
 def total_variation(images: Any, name: str | None = None) -> Any:
-    """How much neighbouring pixels differ, summed."""
+    """Sum the absolute differences of neighbouring pixels."""
     with name_scope(name, "total_variation"):
         found = _picture(images)
         lead = (slice(None),) if found.shape.rank == 4 else ()

@@ -53,7 +53,7 @@ class Identity:
 
 @dataclass
 class UniformUnitScaling:
-    """Uniform in +-factor * sqrt(3 / inputs), so that the scale of what goes through stays."""
+    """Uniform values in +-factor * sqrt(3 / inputs), which preserve the scale of activations."""
 
     factor: float = 1.0
     seed: int | None = None

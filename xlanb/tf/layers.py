@@ -62,7 +62,7 @@ class Layer:
 
     @property
     def trainable_variables(self) -> list[Any]:
-        """Those that optimizers change."""
+        """The variables that optimizers update."""
         return [v for v in self.variables if v.trainable]
 
     trainable_weights = trainable_variables
@@ -74,7 +74,7 @@ class Layer:
 
     @property
     def non_trainable_variables(self) -> list[Any]:
-        """Those that optimizers do not change."""
+        """The variables that optimizers do not update."""
         return [v for v in self.variables if not v.trainable]
 
     def build(self, input_shape: TensorShape) -> None:
@@ -320,7 +320,7 @@ def _grown(size: Any, window: int, stride: int, padding: str) -> Any:
 
 
 class SeparableConv2D(Conv):
-    """Each channel by itself, then a mixture of channels."""
+    """Depthwise convolution, then a pointwise one."""
 
     def __init__(
         self, filters: int, kernel_size: Any, strides: Any = (1, 1), padding: str = "valid", depth_multiplier: int = 1,
@@ -619,7 +619,7 @@ def dropout(
 
 
 def flatten(inputs: Any, name: str | None = None) -> Any:
-    """All dimensions but the first as one."""
+    """Merge all dimensions but the first."""
     return Flatten(name)(inputs)
 
 

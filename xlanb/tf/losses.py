@@ -21,7 +21,7 @@ from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
 
 
 class Reduction:
-    """How losses of examples become one number."""
+    """Ways to reduce losses of examples to one number."""
 
     NONE = "none"
     SUM = "weighted_sum"
@@ -68,7 +68,7 @@ def _count_elements(losses: Tensor) -> Tensor:
 
 
 def _count_present(losses: Tensor, weights: Tensor) -> Tensor:
-    """How many losses have a weight that is not 0."""
+    """Count the losses with a nonzero weight."""
     with name_scope(None, "num_present", [losses, weights]) as scope:
         weights = math_ops.cast(weights, dtypes.float32)
         present = where(call("Equal", weights, 0.0), zeros_like(weights), ones_like(weights))
@@ -242,7 +242,7 @@ def sigmoid_cross_entropy(
     multi_class_labels: Any, logits: Any, weights: Any = 1.0, label_smoothing: float = 0, scope: str | None = None,
     loss_collection: str | None = GraphKeys.LOSSES, reduction: str = _MEAN,
 ) -> Tensor:  # fmt: skip
-    """Cross entropy of labels in [0, 1], each class by itself."""
+    """Cross entropy with labels in [0, 1], for each class independently."""
     with name_scope(scope, "sigmoid_cross_entropy_loss", [logits, multi_class_labels, weights]) as name:
         logits = convert_to_tensor(logits)
         labels = math_ops.cast(multi_class_labels, logits.dtype)

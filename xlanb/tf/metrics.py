@@ -71,7 +71,7 @@ def accuracy(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> _Metric:
-    """How often predictions are the labels."""
+    """The share of predictions that equal the labels."""
     labels, predictions = squeezed(labels, predictions)
     if labels.dtype is not predictions.dtype:
         predictions = math_ops.cast(predictions, labels.dtype)
@@ -141,7 +141,7 @@ def true_positives(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> _Metric:
-    """How many are predicted and are so."""
+    """Count the positive predictions that are right."""
     with variable_scope(name, "true_positives", [predictions, labels]):
         y, x = _bools(labels, predictions)
         return _kept(*_counted(call("LogicalAnd", y, x), weights, "count"), metrics_collections, updates_collections)
@@ -155,7 +155,7 @@ def false_positives(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> _Metric:
-    """How many are predicted and are not so."""
+    """Count the positive predictions that are wrong."""
     with variable_scope(name, "false_positives", [predictions, labels]):
         y, x = _bools(labels, predictions)
         return _kept(
@@ -173,7 +173,7 @@ def false_negatives(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> _Metric:
-    """How many are so and are not predicted."""
+    """Count the negative predictions that are wrong."""
     with variable_scope(name, "false_negatives", [predictions, labels]):
         y, x = _bools(labels, predictions)
         return _kept(
@@ -191,7 +191,7 @@ def precision(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> _Metric:
-    """Of those predicted, the part that is so."""
+    """The share of right ones among positive predictions."""
     with variable_scope(name, "precision", [predictions, labels]):
         right = true_positives(labels, predictions, weights)
         wrong = false_positives(labels, predictions, weights)
@@ -208,7 +208,7 @@ def recall(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> _Metric:
-    """Of those that are so, the part that is predicted."""
+    """The share of positive predictions among positive labels."""
     with variable_scope(name, "recall", [predictions, labels]):
         right = true_positives(labels, predictions, weights)
         missed = false_negatives(labels, predictions, weights)

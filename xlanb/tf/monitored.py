@@ -51,7 +51,7 @@ class SessionRunArgs(NamedTuple):
 
 
 class SessionRunValues(NamedTuple):
-    """What became of a hook's fetches."""
+    """The results of a hook's fetches."""
 
     results: Any
     options: Any = None
@@ -128,7 +128,7 @@ class StopAtStepHook(SessionRunHook):
         return SessionRunArgs(self._step)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Stop where it is reached."""
+        """Request a stop once the step is reached."""
         if int(run_context.session.run(self._step)) >= int(self._last_step or 0):
             run_context.request_stop()
 
@@ -195,7 +195,7 @@ class LoggingTensorHook(SessionRunHook):
             self._log(run_values.results)
 
     def end(self, session: Session) -> None:
-        """Log them once more, where that was asked for."""
+        """Log the tensors again, if requested."""
         if self._at_end:
             self._log(session.run(self._tensors))
 
@@ -205,7 +205,7 @@ class LoggingTensorHook(SessionRunHook):
 
 
 class NanTensorHook(SessionRunHook):
-    """Stops, or fails, where the loss is not a number."""
+    """Stop, or fail, if the loss is NaN."""
 
     def __init__(self, loss_tensor: Any, fail_on_nan_loss: bool = True) -> None:
         self._loss, self._fails = loss_tensor, fail_on_nan_loss
@@ -241,7 +241,7 @@ class CheckpointSaverHook(SessionRunHook):
             self._saver = getattr(self._scaffold, "saver", None) or Saver()
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Save where it is due."""
+        """Save if it is due."""
         if self._every.is_due(self._runs):
             self._save(run_context.session)
         self._runs += 1
@@ -267,7 +267,7 @@ class StepCounterHook(SessionRunHook):
         self._done = 0
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Log where it is due."""
+        """Log if it is due."""
         self._runs += 1
         if self._every.is_due(self._runs) and self._runs > self._done + 1:
             now = time.monotonic()
@@ -529,7 +529,7 @@ class Supervisor:
     def managed_session(
         self, master: str = "", config: Any = None, start_standard_services: bool = True
     ) -> Iterator[Session]:
-        """A session, initialised or restored; saved at the end where there is a logdir."""
+        """Open a session, initialized or restored; it is saved at the end if there is a logdir."""
         session = ChiefSessionCreator(self._scaffold, master, config, self._logdir).create_session()
         with session.as_default():
             start_queue_runners(session, self.coord)

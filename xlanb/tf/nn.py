@@ -1,4 +1,4 @@
-"""tf.nn: what layers are made of."""
+"""tf.nn: the building blocks of layers."""
 
 # ruff: noqa: F401 - names for programs to use
 

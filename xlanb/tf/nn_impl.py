@@ -109,7 +109,7 @@ def separable_conv2d(
     name: str | None = None,
     data_format: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """A convolution of each channel by itself, then one of 1x1."""
+    """Depthwise convolution, then a 1x1 convolution."""
     with name_scope(name, "separable_conv2d", [input, depthwise_filter, pointwise_filter]) as scope:
         layout = data_format or "NHWC"
         rates = [1, 1] if rate is None else list(rate)
@@ -172,7 +172,7 @@ def batch_norm_with_global_normalization(
     scale_after_normalization: bool,
     name: str | None = None,
 ) -> Tensor:
-    """Batch normalisation with given moments; gamma counts only where asked for."""
+    """Normalize batches by given moments; gamma is applied only on request."""
     return nn_ops.batch_normalization(
         t, m, v, beta, gamma if scale_after_normalization else None, variance_epsilon, name
     )
@@ -215,7 +215,7 @@ def sufficient_statistics(
 def normalize_moments(
     counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Mean and variance of what `sufficient_statistics` gives."""
+    """Return mean and variance of the result of `sufficient_statistics`."""
     with name_scope(name, "normalize", [counts, mean_ss, variance_ss, shift]):
         divisor = call("Reciprocal", counts)
         shifted = mean_ss * divisor

@@ -114,7 +114,7 @@ class Optimizer:
         colocate_gradients_with_ops: bool = False,
         grad_loss: Any = None,
     ) -> list[tuple[Any, Any]]:
-        """The gradient of the loss by each variable, None where it does not depend on it.
+        """Return the gradient of the loss by each variable, None if independent.
 
         Raises:
             GraphTypeError: the loss is not of a floating point type.
@@ -163,7 +163,7 @@ class Optimizer:
         return done
 
     def get_slot(self, variable: Any, name: str) -> Any:
-        """The slot of that name for a variable, None if there is none."""
+        """Return the slot of a name for a variable, or None."""
         return self._slots.get(name, {}).get(variable)
 
     def get_slot_names(self) -> list[str]:

@@ -101,7 +101,7 @@ class QueueBase:
         return made.outputs[0] if len(made.outputs) == 1 else list(made.outputs)
 
     def size(self, name: str | None = None) -> Tensor:
-        """How many elements it holds."""
+        """Return the number of elements."""
         return call("QueueSizeV2", self.queue_ref, name=name or f"{self.name}_Size")
 
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation:
@@ -153,7 +153,7 @@ class FIFOQueue(QueueBase):
 
 
 class RandomShuffleQueue(QueueBase):
-    """Gives its elements in a random order, once it holds more than `min_after_dequeue`."""
+    """A queue with random order, which keeps at least `min_after_dequeue` elements."""
 
     def __init__(
         self, capacity: int, min_after_dequeue: int, dtypes: Any, shapes: Any = None, names: Any = None,

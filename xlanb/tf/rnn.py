@@ -43,7 +43,7 @@ def _swap_batch_and_time(x: Tensor) -> Tensor:
 
 
 def _batch_size(flat: Sequence[Tensor]) -> Any:
-    """The second dimension: a number where one of them knows it."""
+    """Return the second dimension, a number if one of them has it statically."""
     for tensor in flat:
         known = tensor.shape.as_tuple()
         if known is None:

@@ -25,10 +25,10 @@ LSTMStateTuple = namedtuple("LSTMStateTuple", ("c", "h"))  # noqa: PYI024 - Tens
 
 
 class RNNCell(Layer):
-    """A cell: `cell(inputs, state)` gives the output and the next state.
+    """A cell: `cell(inputs, state)` returns the output and the next state.
 
     Attributes:
-        state_size, output_size: numbers, or structures of numbers, of units.
+        state_size, output_size: numbers of units, or structures of them.
     """
 
     state_size: Any = None
@@ -210,7 +210,7 @@ class LSTMCell(RNNCell):
         self.output_size = size
 
     def build(self, input_shape: Any) -> None:
-        """kernel, bias, and w_f_diag, w_i_diag, w_o_diag, projection/kernel as asked for."""
+        """Make kernel, bias, and, on request, w_f_diag, w_i_diag, w_o_diag, projection/kernel."""
         units, init = self._units, self._initializer
         self._kernel = self.add_variable("kernel", [_depth(input_shape) + self.output_size, 4 * units], init)
         self._bias = self.add_variable("bias", [4 * units], initializers.Zeros())

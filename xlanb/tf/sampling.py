@@ -77,7 +77,7 @@ def fixed_unigram_candidate_sampler(
 def compute_accidental_hits(
     true_classes: Any, sampled_candidates: Any, num_true: int, seed: int | None = None, name: str | None = None
 ) -> Sampled:
-    """Rows, candidates' places and weights where a candidate is a true class."""
+    """Return row, candidate index and weight of each candidate that is a true class."""
     first, second = get_seed(seed)
     made = call_op(
         "ComputeAccidentalHits", true_classes, sampled_candidates, num_true=num_true, seed=first or 0,

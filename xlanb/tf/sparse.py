@@ -67,7 +67,7 @@ class SparseTensor:
 
     @property
     def op(self) -> Any:
-        """The operation that gives the values."""
+        """The operation of the values."""
         return self.values.op
 
     @property

@@ -24,7 +24,7 @@ def get_global_step(graph: Any = None) -> Any:
 
 
 def create_global_step(graph: Any = None) -> Any:
-    """A counter. Raises GraphValueError where there is one."""
+    """Make a step counter. Raises GraphValueError if there is one."""
     if get_global_step(graph) is not None:
         raise GraphValueError('"global_step" already exists.')
     with (graph or get_default_graph()).as_default():

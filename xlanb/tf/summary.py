@@ -26,7 +26,7 @@ def _collected(op: Operation, collections: Any) -> Tensor:
 
 
 def _tag(scope: str, family: str | None) -> Tensor:
-    """The tag of a summary: its scope, below its family where it has one."""
+    """Return a summary's tag: its scope, below its family if any."""
     name = scope.rstrip("/")
     return constant(f"{family}/{name}" if family else name, name=f"{scope}tags")
 
@@ -91,7 +91,7 @@ def merge(inputs: Any, collections: Any = None, name: str | None = None) -> Tens
 
 
 def merge_all(key: str = GraphKeys.SUMMARIES, scope: str | None = None, name: str | None = None) -> Tensor | None:
-    """All summaries of the graph in one, None where there are none."""
+    """Merge all summaries of the graph, or return None."""
     found = get_default_graph().get_collection(key, scope)
     return merge(found, name=name) if found else None
 
@@ -125,7 +125,7 @@ class FileWriter:
         return self._logdir
 
     def add_summary(self, summary: Any, global_step: Any = None) -> None:
-        """A summary, serialized as `session.run` gives it, of a step."""
+        """Add a step's summary, serialized as `session.run` returns it."""
         data = summary if isinstance(summary, bytes) else getattr(summary, "item", lambda: summary)()
         parsed = messages().Summary
         self._add(global_step, summary=parsed.FromString(data) if isinstance(data, bytes) else data)

@@ -90,7 +90,7 @@ class HashTable:
         return made
 
     def size(self, name: str | None = None) -> Tensor:
-        """How many entries it has."""
+        """Return the number of entries."""
         return call("LookupTableSizeV2", self.resource_handle, name=name)
 
 
@@ -131,7 +131,7 @@ class MutableHashTable:
         )
 
     def size(self, name: str | None = None) -> Tensor:
-        """How many entries it has."""
+        """Return the number of entries."""
         return call("LookupTableSizeV2", self.resource_handle, name=name)
 
     def export(self, name: str | None = None) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""tf.test: what tests of programs use (python/framework/test_util.py, python/platform/test.py)."""
+"""tf.test: helpers of programs' tests (python/framework/test_util.py, python/platform/test.py)."""
 
 # ruff: noqa: PT009, PT028 - a test case of unittest's kind
 

@@ -111,5 +111,5 @@ def canonical_axes(axes: Sequence[int], rank: int, node: str) -> list[int]:
 
 
 def canonical_axis(axis: int, rank: int, node: str) -> int:
-    """One axis as a number from 0. Raises GraphError where it is out of range."""
+    """Return an axis as a number from 0. Raises GraphError if it is out of range."""
     return canonical_axes([axis], rank, node)[0]

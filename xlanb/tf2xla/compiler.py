@@ -216,7 +216,7 @@ runs_on_host: Hook[[str], bool] = Hook("tf2xla.runs_on_host")
 
 
 def _reason(op: Operation) -> str:
-    """Why TensorFlow's XLA does not compile the op either, and what to do about it."""
+    """Say why TensorFlow's XLA does not compile the op either, and what to do."""
     if op.type == "_XlaAotOnlyVarHandleOp":
         return " (TensorFlow: for ahead-of-time compilation only). Name it as a variable in the config of `xlanb aot`"
     reason = f"TensorFlow: No registered '{op.type}' OpKernel for XLA_CPU_JIT devices"

@@ -164,7 +164,7 @@ class OpContext:
             ) from None
 
     def known(self, x: HloInstruction) -> np.ndarray[Any, Any] | None:
-        """The value of any HLO where it depends on no argument, else None."""
+        """Return the value of HLO that depends on no argument, else None."""
         try:
             return self._constants.of(x)
         except NotConstantError:
@@ -182,10 +182,10 @@ class OpContext:
         return [int(v) for v in values.ravel()]
 
     def number(self, index: int) -> Any:
-        """The value of an input that must be known now and be one number, as one of Python's.
+        """Return the compile-time value of a one-element input as a Python number.
 
         Raises:
-            GraphError: it has another number of elements than one; names the node.
+            GraphError: it does not have one element; names the node.
         """
         value = self.constant(index)
         if value.size != 1:
@@ -215,12 +215,12 @@ class OpContext:
         return self.known(x) is None and self._constants.bound(x) is not None
 
     def bounded_ints(self, index: int) -> list[int]:
-        """Like `ints`; where the sizes of dynamic dimensions are read, with their bounds."""
+        """Like `ints`, with the bounds of dynamic sizes."""
         bound = self._constants.bound(self.input(index)) if self._is_dynamic(index) else None
         return self.ints(index) if bound is None else [int(v) for v in bound.value.ravel()]
 
     def bounded_number(self, index: int) -> Any:
-        """Like `number`; where the sizes of dynamic dimensions are read, with their bounds."""
+        """Like `number`, with the bounds of dynamic sizes."""
         if not self._is_dynamic(index):
             return self.number(index)
         (value,) = self.bounded_ints(index)
@@ -287,7 +287,7 @@ class OpContext:
                 self.fail(f"input {index} must have {rank}, not {value.shape}")
 
     def attr(self, name: str, default: Any = None) -> Any:
-        """An attribute of the node, or the default where it has none."""
+        """Return an attribute of the node, or the default."""
         return self.op.attrs.get(name, default)
 
     def element_type(self, name: str) -> PrimitiveType:
@@ -302,7 +302,7 @@ class OpContext:
         return self._read(value, index)
 
     def value_of(self, variable: VariableState) -> HloInstruction:
-        """The value of a variable. Raises UninitializedError where it has none."""
+        """Return the value of a variable. Raises UninitializedError if it has none."""
         if variable.value is None:
             raise UninitializedError(
                 f"Attempting to use uninitialized value {variable.name} in node {self.op.name!r} ({self.op.type})"
@@ -421,7 +421,7 @@ class ConstantValues:
 
 
 def _bytes(i: HloInstruction) -> int:
-    """Bytes of what an instruction gives."""
+    """Return the bytes of an instruction's result."""
     shapes = i.shape.shapes if isinstance(i.shape, TupleShape) else (i.shape,)
     return sum(s.element_count * s.dtype.itemsize for s in shapes if isinstance(s, ArrayShape) and s.is_array)
 

@@ -56,7 +56,7 @@ class FunctionBody:
         return self._copies[tensor.op].outputs[tensor.value_index]
 
     def argument(self, index: int, like: Tensor) -> Tensor:
-        """Argument `index`, made where it is not there, of the dtype and shape of `like`."""
+        """Return argument `index`; make a missing one of the dtype and shape of `like`."""
         found = self._arguments.get(index)
         if found is None:
             name = self.graph.unique_name(f"arg_{index}")

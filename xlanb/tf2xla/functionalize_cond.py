@@ -170,7 +170,7 @@ def _predicate(switch: Operation) -> Tensor:
 
 
 def _first_of(merges: list[Operation]) -> list[Operation]:
-    """Those that need none of the others."""
+    """Return those that need none of the others."""
     if len(merges) < 2:
         return merges
     return [m for m in merges if not any(o is not m and _reaches(o, [m]) for o in merges)]
@@ -233,7 +233,7 @@ def _nothing(body: FunctionBody, like: Tensor) -> Tensor:
 
 
 def _read_later(cond: _Cond, states: _States, branch: int) -> list[Tensor]:
-    """What operations that act in a branch, once, give to others that become part of another If."""
+    """Return values of side-effecting operations in a branch that another If reads."""
     later = {m for m in states.ends if m not in cond.merges}
     return [
         t

@@ -38,7 +38,7 @@ class WhileFrame:
 
 @dataclass
 class _Variable:
-    """A loop variable: where it comes in, the head of the loop, and where it goes on and out."""
+    """A loop variable: its Enter, its Merge, its NextIteration and its Exit."""
 
     enter: Operation
     merge: Operation | None = None
@@ -84,7 +84,7 @@ def _depth(frame: WhileFrame | None) -> int:
 
 
 def _seen_from_outside(op: Operation, frame: WhileFrame | None) -> WhileFrame | None:
-    """The tensor that gives an operation's value in the outer frame: its Exit."""
+    """Return an operation's value in the outer frame: its Exit."""
     return frame.outer if frame is not None and op.type in EXIT else frame
 
 

@@ -17,7 +17,7 @@ Positions = tuple[int, ...] | slice | Callable[[int], Sequence[int]]
 
 
 class Rank(NamedTuple):
-    """The rank that an input must have: exactly `low`, or `low` and more where it is `open`."""
+    """The rank required of an input: exactly `low`, or at least `low` if `open`."""
 
     low: int
     is_open: bool
@@ -81,7 +81,7 @@ def register(
 
 
 def kernel(op_type: str) -> OpLowering | None:
-    """The lowering of an op type, None if there is none."""
+    """Return the lowering of an op type, or None."""
     _load()
     return _KERNELS.get(op_type)
 

@@ -215,7 +215,7 @@ def _sizes_of(op: Operation, attr: str) -> list[int]:
 
 
 def _sides(s: ShapeSolver, op: Operation, image: Tensor, made: Tensor, window: Sequence[int | None]) -> None:
-    """Sizes of the result's sides where the picture's are known."""
+    """Set the sizes of the result's sides from the known image sizes."""
     for index, place in enumerate(_space(op)[1]):
         side, out, size = s.with_rank(image, 4)[place], s.with_rank(made, 4)[place], window[index]
         side.root().is_picture = out.root().is_derived = True

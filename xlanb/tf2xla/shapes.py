@@ -32,10 +32,10 @@ Array = np.ndarray[Any, Any]
 
 
 def infer_shapes(op: Operation) -> list[Dimensions | None] | None:
-    """The shape of each output of an operation; None for what cannot be known before it runs.
+    """Infer the shape of each output of an operation; None for sizes unknown before run time.
 
     Raises:
-        GraphError: the inputs' shapes do not fit the op, whatever the unknown dimensions are.
+        GraphError: the inputs' shapes do not fit the op for any values of unknown dimensions.
     """
     with unobserved():
         return _inferred(op)

@@ -117,7 +117,7 @@ class ShapeSolver:
         return self.dims.get(tensor)
 
     def value(self, tensor: Tensor) -> Array | None:
-        """The value of a tensor where it follows from constants and shapes."""
+        """Return the value of a tensor that follows from constants and shapes, or None."""
         return self.values.get(tensor)
 
     def number(self, tensor: Tensor) -> int | None:

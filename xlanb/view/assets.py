@@ -36,7 +36,7 @@ _COMMENT = re.compile(
 
 @cache
 def program() -> str:
-    """All modules as one piece of JavaScript that defines `render`."""
+    """Return all modules as one JavaScript program that defines `render`."""
     return _put_together('"use strict";', _MODULES)
 
 
@@ -55,8 +55,9 @@ def esm() -> str:
 
 @cache
 def version() -> str:
-    """A short digest of program, style and what unpacks them, so that pages with several views load
-    the program once.
+    """Return a short digest of program, style and unpacker.
+
+    So pages with several views load the program once.
     """
     return hashlib.sha256((program() + css() + _put_together("", _STARTERS)).encode()).hexdigest()[:12]
 

@@ -29,7 +29,7 @@ _QUIET: Final = frozenset((HloOpcode.PARAMETER, HloOpcode.CONSTANT, HloOpcode.TU
 
 
 def first_lines(text: str, where: str, most: int = LINES) -> str:
-    """The first lines of a text, each short enough to be read, and where the rest is."""
+    """Return the first lines of a text, clipped, with a note on the rest."""
     lines = text.splitlines()
     shown = [clip(line, _WIDTH) for line in lines[: most - 1 if len(lines) > most else most]]
     return "\n".join([*shown, *([f"... {len(lines) - len(shown):,} more lines: {where}"] if len(lines) > most else [])])

@@ -34,7 +34,7 @@ _QUIET: Final = "opacity:.75"
 
 @singledispatch
 def card_html(_obj: Any) -> str:
-    """An answer as HTML; "" of anything that is none."""
+    """Return an answer as HTML, or "" if the object is not one."""
     return ""
 
 
@@ -148,7 +148,7 @@ def _card(head: str, said: str, parts: Iterable[str]) -> str:
 
 
 def _decision(d: Decision, basis: str, stages: Sequence[int], *, is_open: bool) -> str:
-    """What was decided, unfolding to the conditions that decided it."""
+    """Show a decision, unfolding to its conditions."""
     when = [str(s) for s in stages if s >= 0]
     where = [f"stage {', '.join(when)}"] if when else ["in the end"]
     where += [d.cause.where] if d.cause.where else []
@@ -174,7 +174,7 @@ def _predicates(predicates: Iterable[Predicate]) -> str:
 
 
 def _remedy(remedy: str) -> str:
-    """What would have to change, on a line of its own."""
+    """Show a remedy on its own line."""
     return f'<div style="{_CARD}">&#8618; {_linked(remedy)}</div>' if remedy else ""
 
 

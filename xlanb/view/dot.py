@@ -143,7 +143,7 @@ def write_graph(
     """Write a .dot file, or a .svg, .pdf or .png by Graphviz' `dot`.
 
     Raises:
-        XlanbError: the ending is none of these, or it needs `dot` and there is none.
+        XlanbError: the extension is none of these, or `dot` is needed and missing.
     """
     import graphviz
 

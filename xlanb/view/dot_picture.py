@@ -58,7 +58,7 @@ def _size(graph: DotGraph) -> str:
 
 
 def _limited(graph: DotGraph) -> tuple[DotGraph, str]:
-    """The graph with at most MAX_NODES nodes, and what was folded or left out."""
+    """Return the graph with at most MAX_NODES nodes, and a note on the rest."""
     if len(graph.nodes) <= MAX_NODES:
         return graph, ""
     folded = _folded(graph) if graph.clusters else graph
@@ -73,7 +73,7 @@ def _limited(graph: DotGraph) -> tuple[DotGraph, str]:
 
 
 def _folded(graph: DotGraph) -> DotGraph:
-    """Each outermost cluster as one node."""
+    """Fold each outermost cluster into one node."""
     parents = {c.id: c.parent for c in graph.clusters}
     outer: dict[str, str] = {"": ""}
     for c in graph.clusters:  # a cluster comes after the one around it
@@ -175,7 +175,7 @@ def _quoted(lines: Iterable[str]) -> str:
 
 
 def _by_graphviz(graph: DotGraph) -> str:
-    """The picture that Graphviz makes; "" where it is not installed, fails or takes too long."""
+    """Return Graphviz' picture; "" if it is not installed, fails or takes too long."""
     tool = shutil.which("dot")
     if tool is None:
         return ""

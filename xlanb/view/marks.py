@@ -111,13 +111,13 @@ def hidden_marks(shown: Shown, changes: Changes, *, is_before: bool) -> dict[str
 
 
 def _names_before(changes: Changes) -> frozenset[str]:
-    """What modified ops are called before."""
+    """Return the old names of modified ops."""
     was = {name: old for old, name in changes.renamed.items()}
     return frozenset(was.get(name, name) for name in changes.modified) if was else changes.modified
 
 
 def _shown_among(shown: Shown, names: Iterable[str]) -> Iterator[str]:
-    """Those of the names of changes that are on the page, as the page calls them."""
+    """Return those of the changed names that are on the page, by the page's names."""
     wanted = names if isinstance(names, frozenset) else frozenset(names)
     for s in shown.sections:
         yield from (r.name for r in s.shown() if s.prefix + r.name in wanted)

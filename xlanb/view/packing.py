@@ -137,7 +137,7 @@ def _lean_item(item: Mapping[str, Any]) -> Data:
 
 
 def instruction_begin(item: Mapping[str, Any]) -> str:
-    """How the text of an instruction with an item's fields begins, to the end of its operands."""
+    """Return the beginning of an instruction's text from its item's fields, up to its operands."""
     root = "ROOT " if item.get("r") else ""
     operands = ", ".join(f"%{name}" for name in item.get("p", ()))
     return f"  {root}%{item['n']} = {item['s']}{item.get('l', '')} {item['o']}({operands}"

@@ -34,7 +34,7 @@ _IS_ELSEWHERE: ContextVar[Callable[[], bool] | None] = ContextVar("xlanb code is
 
 @displays.write_page.implement
 def write_page(traces: Sequence[Trace], path: str | Path) -> None:
-    """Write the step view of these traces as one file that works from disk."""
+    """Write the step view of traces as one file that works from disk."""
     path_to_write(path).write_text(page_html(traces), encoding="utf-8")
 
 

@@ -78,7 +78,7 @@ _CODE_LINES = (20_000, 5_000, 2_500, 800)
 _PROGRAM_BYTES = 200_000  # the program and the style, which stand beside the payload
 _SMALL = 1 << 16  # bytes of what does not keep others from being read
 READ_BYTES = 24 << 20
-"""Of a dump that was not read yet so much is read for one page: some seconds."""
+"""Bytes of an unread dump to read for one page: some seconds."""
 
 
 def build_payload(
@@ -169,7 +169,7 @@ class _Later:
 
 
 class Outlines:
-    """Groups and items of programs; what several of them share is made once."""
+    """Groups and items of programs; shared ones are made once."""
 
     def __init__(self) -> None:
         self.modules = ModuleOutlines()
@@ -441,7 +441,7 @@ class PayloadBuilder:
                 self._later[id(g)] = _Later(g)
 
     def _look(self, given: Artifact | Deferred | None) -> Artifact | _Later | None:
-        """An artifact, or a word in its place where it is one too many to be read."""
+        """Return an artifact, or a placeholder if the limit for reading is exceeded."""
         if not isinstance(given, Deferred):
             return given
         later = self._later.get(id(given))
@@ -595,7 +595,7 @@ def _first_level(traces: Sequence[Trace]) -> int:
 
 
 def _distinct(traces: Sequence[Trace]) -> int:
-    """How many different instructions the stages hold, of those that are read."""
+    """Count the distinct instructions of the stages that are read."""
     modules = [s.given_after for t in traces for s in t if isinstance(s.given_after, ModuleRecord)]
     computations = {id(c): c for m in modules for c in m.computations}
     return len({id(i) for c in computations.values() for i in c.instructions})

@@ -54,7 +54,7 @@ LEVELS = (
     Limits(200, 100, 20, 200, 100),
     Limits(40, 20, 5, 40, 40),
 )
-"""From what holds all of most programs to what holds little of any."""
+"""Limits, from those that keep all of most programs to the tightest."""
 FEW_ROWS, SHORT = 2, 4
 """Levels with fewer rows of differences, and with less text."""
 
@@ -80,7 +80,7 @@ class Pool:
         self._chunk_count = 0
 
     def take_new(self) -> tuple[list[Item], list[dict[str, Any]]]:
-        """What was added since the last call."""
+        """Return the entries that are new since the last call."""
         new = self._new_items, self._new_chunks
         self._new_items, self._new_chunks = [], []
         return new
@@ -137,7 +137,7 @@ class Pool:
         return index
 
     def _plain(self, record: InstructionRecord) -> Item:
-        """An instruction's item without what belongs to this payload alone."""
+        """Return an instruction's item without fields that are specific to this payload."""
         known = self._made.get(id(record))
         if known is None:
             data = instruction_item(record)

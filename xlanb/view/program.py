@@ -98,7 +98,7 @@ def _hlo_lines(cluster: Cluster) -> list[str]:
 
 
 def program_svg(flows: Dataflow, sizes: Mapping[str, int] | None = None) -> str:
-    """The flows of a program as SVG; `sizes` gives the number of nodes of each cluster."""
+    """Draw the flows of a program as SVG; `sizes` are the clusters' numbers of nodes."""
     group_of = _groups(flows)
     members: dict[str, list[str]] = {}
     for name, group in group_of.items():

@@ -157,7 +157,7 @@ def _bundle(obj: Any) -> dict[str, str]:
 
 
 def _graph_def(message: Message) -> dict[str, str]:
-    """A GraphDef as the graph that it holds; as its own text where it holds none."""
+    """Show a GraphDef as its graph, or as text if it has none."""
     try:
         graph = graph_of_proto(message)
     except XlanbError as error:
@@ -241,7 +241,7 @@ def _picture(artifact: object) -> str:
 
 
 def artifact_page(artifact: Artifact, title: str = "") -> str:
-    """One artifact by itself, as a whole page that works from disk."""
+    """Return one artifact as a whole page that works from disk."""
     return whole_page(artifact_html(artifact, title), title or str(getattr(artifact, "name", "")) or "xlanb")
 
 
@@ -288,7 +288,7 @@ def _record_of(obj: Any) -> Any:
 
 
 def _program(module: ModuleRecord, memory: BufferAssignmentRecord) -> Trace:
-    """What runs, and the memory it runs in."""
+    """Show the compiled program, and its memory."""
     schedule = Stage(
         "schedule", "program", module, module, summary=f"{module.instruction_count:,} instructions in order"
     )

@@ -23,7 +23,7 @@ _HUES: Final = ("#3f78c9", "#c8820b", "#2f8f63", "#b5508b", "#7759c0", "#23829a"
 
 
 def sharding_text(sharding: HloSharding, mesh: Mesh | None = None) -> str:
-    """A sharding in XLA's text, by axes of a mesh where one is given, and in words."""
+    """Describe a sharding in XLA's text, by the axes of a mesh if given, and in words."""
     data = sharding_data(sharding, mesh)
     return "\n".join(filter(None, (str(sharding), data["x"] if mesh is not None else "", data["w"])))
 

@@ -97,7 +97,7 @@ def still_svg(record: ModuleRecord | GraphRecord, outlines: Outlines | None = No
 
 @dataclass(frozen=True)
 class _Sheet:
-    """Where boxes and lines are when a tall drawing goes on in columns."""
+    """Positions of boxes and lines when a tall drawing is split into columns."""
 
     nodes: Mapping[str, Box]
     groups: Mapping[str, Box]
@@ -258,7 +258,7 @@ def _rect(kind: str, x: float, y: float, w: float, h: float) -> str:
 
 
 def _words(text: str, width: float) -> str:
-    """A text, its middle left out where it is longer than its box."""
+    """Return a text, shortened in its middle if longer than its box."""
     text = _CONTROL.sub("?", text)
     most = max(6, min(_LETTERS, int((width - 8) / 6.6)))
     if len(text) <= most:

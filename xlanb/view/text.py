@@ -1,4 +1,4 @@
-"""Plain text of what can be shown: a trace as a table of its stages, artifacts as themselves."""
+"""Plain text of objects: a trace as a table of its stages, artifacts as their text."""
 
 from __future__ import annotations
 

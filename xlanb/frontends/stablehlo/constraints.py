@@ -188,7 +188,7 @@ def _batching(s: RegionScope, op: StablehloOperation) -> None:
 
 @constraint("stablehlo.collective_broadcast")
 def _roots(s: RegionScope, op: StablehloOperation) -> None:
-    """With has_dynamic_root, the last operand gives the sender for each of the others."""
+    """Check has_dynamic_root: the last operand gives the sender for each of the others."""
     if not s.flag(op, "has_dynamic_root"):
         return
     if len(op.operands) < 2:

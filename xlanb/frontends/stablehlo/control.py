@@ -1,4 +1,4 @@
-"""Loops, branches, calls, custom calls and what orders effects."""
+"""Loops, branches, calls, custom calls, and operations that order effects."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def free_values(s: RegionScope, block: Block) -> dict[StablehloValue, None]:
 
 
 def captured(s: RegionScope, blocks: Sequence[Block]) -> list[StablehloValue]:
-    """What regions use from around them, without constants, which are made again within."""
+    """Return the outer values that regions use, except constants, which are copied into them."""
     every = dict.fromkeys(v for block in blocks for v in free_values(s, block))
     return [v for v in every if not s.is_constant(v)]
 
@@ -81,7 +81,7 @@ def _loop_region(
     *,
     keeps: bool,
 ) -> HloComputation:
-    """The condition or, where it `keeps` the state, the body of a loop."""
+    """Lower the condition or, with `keeps`, the body of a loop."""
     inner = s.inner("region")
     values = [*block.arguments, *extra]
     if len(values) != len(shapes):
@@ -263,7 +263,7 @@ Target = Callable[[RegionScope, StablehloOperation], Instructions]
 
 
 def target(*names: str) -> Callable[[Target], Target]:
-    """Register what makes HLO of custom calls of these targets."""
+    """Register the lowering of custom calls with these targets."""
 
     def register(made: Target) -> Target:
         for name in names:

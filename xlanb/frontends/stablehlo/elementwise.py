@@ -89,7 +89,7 @@ def _compare(s: RegionScope, op: StablehloOperation) -> HloInstruction:
 
 
 def _comparison_type(s: RegionScope, op: StablehloOperation, x: HloInstruction) -> str | None:
-    """The type where the elements do not say it: total order."""
+    """Return the comparison type if the elements do not imply it: total order."""
     kind = op.attributes.get("compare_type")
     return "TOTALORDER" if kind == "TOTALORDER" and x.array_shape.element_type.is_floating else None
 

@@ -54,7 +54,7 @@ class MlirCursor(Cursor):
             self.fail(f"expects '{word}'")
 
     def value_name(self) -> tuple[str, int | None]:
-        """The name of a value without its `%`, and the number behind `#` where one is."""
+        """Consume the name of a value without its `%`, and the optional number after `#`."""
         found = _VALUE.match(self.text, self.pos)
         if found is None:
             self.fail("expects a value such as %0")

@@ -71,7 +71,7 @@ def _product(
 
 
 def _typed(s: RegionScope, op: StablehloOperation, made: HloInstruction) -> HloInstruction:
-    """A sum of products in the element type that the text gives its result."""
+    """Return a sum of products in the element type of the text's result."""
     element = s.result_element(op)
     if element is not made.array_shape.element_type:
         s.b.computation.update(made, shape=made.array_shape.with_type(element))

@@ -295,7 +295,7 @@ class Parser:
         return type_
 
     def check_operands(self, operands: list[StablehloValue], types: Sequence[StablehloType], at: int) -> None:
-        """Fail where operands are not of the types that the text gives them."""
+        """Fail if operands do not have the text's types."""
         if len(types) != len(operands):
             self.cursor.fail(f"{len(operands)} operands but {len(types)} types", at)
         for value, type_ in zip(operands, types, strict=True):

@@ -123,7 +123,7 @@ def _read(reading: Reading, item: str) -> None:
 
 
 def _keyword(reading: Reading, word: str, attribute: str) -> None:
-    """`word = value`, with a comma around it; left out where the text has none."""
+    """Parse an optional `word = value`, with commas around it."""
     c = reading.cursor
     c.accept(",")
     if not c.accept_bare(word):

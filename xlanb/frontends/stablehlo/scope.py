@@ -38,7 +38,7 @@ _FOLDED_DEPTH = 10_000
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register what makes HLO of the operations of these names."""
+    """Register the lowering of operations of these names."""
 
     def register(made: Rule) -> Rule:
         for name in names:
@@ -66,7 +66,7 @@ def is_integer(value: object) -> TypeGuard[int]:
 
 @dataclass
 class StablehloProgram:
-    """What all scopes of one program share."""
+    """The shared state of all scopes of one program."""
 
     source: str
     module: HloModule
@@ -154,9 +154,9 @@ class RegionScope:
         return self.b.broadcast_in_dim(scalar, shape.dimensions, ())
 
     def constant_of(self, i: HloInstruction) -> np.ndarray[Any, Any] | None:
-        """The value of a small array that depends on constants alone; None where it does not.
+        """Return the value of a small array that depends only on constants, else None.
 
-        Sizes that a program computes before it uses them are known that way.
+        Sizes that a program computes before use become known this way.
         """
         known = self.program.folded
         stack, steps = [i], 0
@@ -221,7 +221,7 @@ class RegionScope:
         return value
 
     def fields(self, op: StablehloOperation, name: str) -> dict[str, Any]:
-        """An attribute that has fields; empty where it is missing."""
+        """Return an attribute that has fields; empty if it is missing."""
         value = op.attributes.get(name, {})
         if not isinstance(value, dict):
             self.fail(op, f"expected fields as '{name}'")
@@ -235,10 +235,10 @@ class RegionScope:
     # -- shapes ------------------------------------------------------------------------------------
 
     def result_shape(self, op: StablehloOperation, number: int = 0) -> ArrayShape:
-        """The shape that the text gives a result, known to be an array.
+        """Return the array shape that the text gives a result.
 
         Raises:
-            UnimplementedError: a size of it is not known.
+            UnimplementedError: one of its sizes is unknown.
         """
         shape = self.shape(op, self._result(op, number).type)
         if not isinstance(shape, ArrayShape):
@@ -379,7 +379,7 @@ class RegionScope:
         return made
 
     def dims(self, op: StablehloOperation, fields: dict[str, Any], name: str) -> tuple[int, ...]:
-        """A field that lists dimensions; empty where it is missing."""
+        """Return a field that lists dimensions; empty if it is missing."""
         value = fields.get(name, ())
         if not isinstance(value, tuple) or not all(map(is_integer, value)):
             self.fail(op, f"expected a list of dimensions as '{name}'")
@@ -404,7 +404,7 @@ class RegionScope:
         return RegionScope(self.program, self.b.sub_computation(f"{name}_{self.program.regions - 1}"), self)
 
     def parameter(self, number: int, shape: Shape, value: StablehloValue | None = None) -> HloInstruction:
-        """A parameter, with the name that a location gives its argument."""
+        """Make a parameter, named by its argument's location."""
         metadata = self.program.locations.metadata(value.location if value is not None else None)
         with self.b.metadata(metadata):
             return self.b.parameter(number, shape, sanitized(metadata.op_name) or f"Arg_{number}")

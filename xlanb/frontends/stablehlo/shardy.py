@@ -19,7 +19,7 @@ def _constraint(s: RegionScope, op: StablehloOperation) -> Instructions:
 
 @rule("sdy.manual_computation")
 def _manual_computation(s: RegionScope, op: StablehloOperation) -> Instructions:
-    """What each device computes of its part: on one device the whole, in place."""
+    """Lower a manual computation in place: on one device, its part is the whole."""
     operands, block = s.operands(op), s.block(op, 0)
     count = _device_count(s, op)
     if count > 1:
@@ -32,7 +32,7 @@ def _manual_computation(s: RegionScope, op: StablehloOperation) -> Instructions:
 
 
 def _device_count(s: RegionScope, op: StablehloOperation) -> int:
-    """The devices of the meshes that the shardings name; 1 where they name none."""
+    """Return the number of devices of the shardings' meshes; 1 if there are none."""
     texts = [op.attributes.get(name) for name in ("in_shardings", "out_shardings")]
     names = {m for t in texts if isinstance(t, Opaque) for m in _MESH.findall(t.text)}
     counts = [1]

@@ -98,4 +98,4 @@ WHOLE = {
     "sdy.reshard": constraint,
     "sdy.manual_computation": manual_computation,
 }
-"""What reads an operation, by its name."""
+"""Parsers of operations, by name."""

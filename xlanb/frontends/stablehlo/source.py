@@ -7,7 +7,7 @@ from __future__ import annotations
 from xlanb.errors import HloParseError
 
 BYTECODE = b"ML\xefR"
-"""How MLIR bytecode begins: StableHLO that JAX, TensorFlow or IREE has serialized."""
+"""The beginning of MLIR bytecode: StableHLO serialized by JAX, TensorFlow or IREE."""
 
 
 def placed(text: str, offset: int, message: str) -> str:

@@ -22,7 +22,7 @@ _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617
 
 
 def _erf_inv(b: HloBuilder, x: HloInstruction) -> HloInstruction:
-    """Infinite at -1 and 1, where the polynomials of single precision are not."""
+    """Return the inverse error function, infinite at -1 and 1, unlike the f32 polynomials."""
     is_end = b.compare(b.abs(x), filled(b, x, 1), "EQ")
     return b.select(is_end, b.multiply(x, filled(b, x, math.inf)), special_functions.erf_inv(b, x))
 

@@ -26,7 +26,7 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tenso
 
 
 def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:
-    """A tensor that may be fed, and is `input` where it is not."""
+    """Make a tensor that may be fed, by default `input`."""
     return call("PlaceholderWithDefault", input, shape=TensorShape(shape), name=name)
 
 
@@ -55,7 +55,7 @@ def shape_n(input: Sequence[Any], out_type: Any = dtypes.int32, name: str | None
 
 
 def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
-    """The number of elements; a constant where it is known while the graph is built."""
+    """Return the number of elements, a constant if it is known statically."""
     with name_scope(name, "Size", [input]) as scope:
         tensor = convert_to_tensor(input)
         count = tensor.shape.num_elements()
@@ -67,7 +67,7 @@ def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> T
 
 
 def rank(input: Any, name: str | None = None) -> Tensor:
-    """The number of dimensions, int32; a constant where it is known while the graph is built."""
+    """Return the number of dimensions, int32, a constant if it is known statically."""
     with name_scope(name, "Rank", [input]) as scope:
         tensor = convert_to_tensor(input)
         if tensor.shape.rank is not None:
@@ -116,7 +116,7 @@ def _known_sizes(shape: Any) -> list[int] | None:
 
 
 def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True) -> Tensor:
-    """Zeros of the same shape, and of the same dtype where none is given."""
+    """Return zeros of the same shape and, by default, the same dtype."""
     with name_scope(name, "zeros_like", [tensor]) as scope:
         tensor = convert_to_tensor(tensor, name="tensor")
         wanted = tensor.dtype.base_dtype if dtype is None else as_dtype(dtype)
@@ -128,7 +128,7 @@ def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize
 
 
 def ones_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Tensor:
-    """Ones of the same shape, and of the same dtype where none is given."""
+    """Return ones of the same shape and, by default, the same dtype."""
     with name_scope(name, "ones_like", [tensor]) as scope:
         tensor = convert_to_tensor(tensor, name="tensor")
         result = ones(shape(tensor, out_type=None), tensor.dtype.base_dtype if dtype is None else dtype, scope)
@@ -157,7 +157,7 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
 
 
 def transpose(a: Any, perm: Any = None, name: str | None = "transpose", conjugate: bool = False) -> Tensor:
-    """Dimensions in the order `perm`, reversed where none is given."""
+    """Permute dimensions by `perm`; reverse them by default."""
     with name_scope(name, "transpose", [a]) as scope:
         a = convert_to_tensor(a, name="a")
         op_type = "ConjugateTranspose" if conjugate and a.dtype.is_complex else "Transpose"

@@ -74,13 +74,13 @@ def leave(tensor: Any, name: str | None = None) -> Any:
 
 
 def next_iteration(tensor: Tensor) -> Tensor:
-    """A tensor handed to the next round."""
+    """Pass a tensor to the next iteration."""
     op_type = "RefNextIteration" if tensor.dtype.is_ref_dtype else "NextIteration"
     return _shaped(call(op_type, tensor), tensor.shape)
 
 
 def close_loop(merged: Tensor, value: Tensor) -> Tensor:
-    """Let the Merge at a loop's head take `value` from the second round on."""
+    """Set the back edge of the Merge at a loop's head to `value`."""
     back = next_iteration(convert_to_tensor(value))
     merged.op.close_cycle(1, back)
     return back
@@ -92,7 +92,7 @@ def _shaped(tensor: Tensor, shape: TensorShape) -> Tensor:
 
 
 def common_shape(shapes: Sequence[TensorShape]) -> TensorShape:
-    """What all the shapes agree on."""
+    """Return the dimensions on which all shapes agree."""
     dims = [s.as_tuple() for s in shapes]
     first = dims[0]
     if first is None or any(d is None or len(d) != len(first) for d in dims):
@@ -189,20 +189,20 @@ class LoopGradients(Protocol):
         """Return a forward tensor's value for the backward loop."""
 
     def push(self, value: Tensor, *, dead: bool = False) -> Tensor:
-        """A stack that the forward loop fills with the values of all its rounds."""
+        """Make a stack of a value of all forward iterations."""
 
     def pop(self, held: Tensor, value: Tensor, *, dead: bool = False) -> Tensor:
-        """The value of the round that the backward loop is at, from the stack."""
+        """Pop the value of the current backward iteration from the stack."""
 
     def accumulate(self, op: Operation, grad: Tensor) -> Tensor:
-        """The sum over all rounds of the gradient of an invariant of the loop."""
+        """Sum the gradient of a loop invariant over all iterations."""
 
     def accumulate_slices(self, op: Operation, grad: IndexedSlices) -> IndexedSlices:
         """The same of slices."""
 
 
 class CondContext(ControlFlowContext):
-    """One side of a cond: `branch` 1 where `pred` is true, 0 where it is false."""
+    """One side of a cond: `branch` is 1 if `pred` is true, 0 if it is false."""
 
     def __init__(self, pred: Tensor, pivot: Tensor, branch: int) -> None:
         super().__init__("cond_text")

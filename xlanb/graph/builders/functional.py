@@ -44,7 +44,7 @@ def _rounds(flat: list[Tensor], elems: Any, known: int | None) -> list[Any] | No
 
 
 def _stacked(like: Any, values: list[Any]) -> Any:
-    """Structures of one kind as one structure of stacked tensors."""
+    """Stack structures of one form leaf by leaf."""
     columns = zip(*(nest.flatten(v) for v in values), strict=True)
     return nest.pack_like(like, [stack(column) for column in columns])
 
@@ -187,10 +187,11 @@ def scan(
     back_prop: bool = True,
     swap_memory: bool = False, infer_shape: bool = True, reverse: bool = False, name: str | None = None,
 ) -> Any:  # fmt: skip
-    """All values that foldl goes through, stacked; from the end where `reverse`.
+    """Stack all intermediate values of foldl; with `reverse`, from the end.
 
     Raises:
-        GraphTypeError: `fn` is no function, or gives another structure than it is given.
+        GraphTypeError: `fn` is not a function, or returns another structure than its first
+            argument.
     """
     _checked(fn)
     like = elems if initializer is None else initializer

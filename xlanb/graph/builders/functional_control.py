@@ -42,7 +42,7 @@ class Traced:
         self.captures = [t for t in dict.fromkeys(reads) if t not in own and t not in set(arguments)]
 
     def move(self, name: str, inputs: Sequence[Tensor], results: Sequence[Tensor]) -> FunctionRef:
-        """The function of `inputs` that gives `results`; the nodes are still to be dropped."""
+        """Make the function from `inputs` to `results`; the caller removes the nodes."""
         return function_of_nodes(self.graph, name, self.ops, inputs, results)
 
     def drop(self) -> None:

@@ -151,7 +151,7 @@ def _fans(shape: Sequence[int]) -> tuple[int, int]:
 
 
 def glorot_uniform(seed: int | None = None, dtype: Any = float32) -> VarianceScaling:
-    """Uniform with variance 2 / (fan_in + fan_out): what get_variable takes by default."""
+    """Uniform values with variance 2 / (fan_in + fan_out), the default of get_variable."""
     return VarianceScaling(1.0, "fan_avg", "uniform", seed, dtype)
 
 

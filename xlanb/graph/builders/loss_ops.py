@@ -62,7 +62,7 @@ def log_softmax(logits: Any, axis: int | None = None, name: str | None = None, d
 
 
 def _flatten_outer(logits: Tensor) -> Tensor:
-    """All dimensions but the last as one."""
+    """Merge all dimensions but the last."""
     count = rank(logits)
     last = slice_(shape(logits), [call("Sub", count, 1)], [1])
     result = reshape(logits, concat([[-1], last], 0))

@@ -233,7 +233,7 @@ def reduce_sum(
     reduction_indices: Any = None,
     keep_dims: Any = None,
 ) -> Tensor:
-    """Sum over the dimensions `axis`, over all where None."""
+    """Sum over the dimensions `axis` (None: all)."""
     return _reduce("Sum", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
@@ -245,7 +245,7 @@ def reduce_mean(
     reduction_indices: Any = None,
     keep_dims: Any = None,
 ) -> Tensor:
-    """Mean over the dimensions `axis`, over all where None; of integers an integer."""
+    """Mean over the dimensions `axis` (None: all); an integer for integers."""
     return _reduce("Mean", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
@@ -257,7 +257,7 @@ def reduce_max(
     reduction_indices: Any = None,
     keep_dims: Any = None,
 ) -> Tensor:
-    """Largest element over the dimensions `axis`, over all where None."""
+    """Largest element over the dimensions `axis` (None: all)."""
     return _reduce("Max", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
@@ -269,7 +269,7 @@ def reduce_min(
     reduction_indices: Any = None,
     keep_dims: Any = None,
 ) -> Tensor:
-    """Smallest element over the dimensions `axis`, over all where None."""
+    """Smallest element over the dimensions `axis` (None: all)."""
     return _reduce("Min", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
@@ -281,7 +281,7 @@ def reduce_prod(
     reduction_indices: Any = None,
     keep_dims: Any = None,
 ) -> Tensor:
-    """Product over the dimensions `axis`, over all where None."""
+    """Product over the dimensions `axis` (None: all)."""
     return _reduce("Prod", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
@@ -293,7 +293,7 @@ def reduce_all(
     reduction_indices: Any = None,
     keep_dims: Any = None,
 ) -> Tensor:
-    """Whether all are true over the dimensions `axis`, over all where None."""
+    """Whether all are true over the dimensions `axis` (None: all)."""
     return _reduce("All", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
@@ -305,7 +305,7 @@ def reduce_any(
     reduction_indices: Any = None,
     keep_dims: Any = None,
 ) -> Tensor:
-    """Whether any is true over the dimensions `axis`, over all where None."""
+    """Whether any is true over the dimensions `axis` (None: all)."""
     return _reduce("Any", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 

@@ -325,7 +325,7 @@ def _noise_shape(x: Tensor, noise_shape: Any) -> Any:
 
 
 class TopK(NamedTuple):
-    """What `top_k` gives."""
+    """The result of `top_k`."""
 
     values: Tensor
     indices: Tensor

@@ -33,7 +33,7 @@ _UNARY = {"neg": "Neg", "abs": "Abs", "invert": "LogicalNot"}
 
 @binary_operator.implement
 def binary(method: str, tensor: Tensor, other: Any, reverse: bool) -> Tensor:
-    """`tensor <method> other`, or the other way round."""
+    """Build `tensor <method> other`, or with operands swapped."""
     graph = tensor.graph
     scope_name = {"truediv": "truediv", "matmul": "matmul", "xor": "xor"}.get(method) or _OPS[method][1]
     with graph.as_default(), graph.undone_on_error(), graph.name_scope(scope_name) as scope:
@@ -131,6 +131,6 @@ def _index(tensor: Tensor, key: Any, bit: int, masks: dict[str, int]) -> tuple[A
 
 
 def _bound_type(key: slice) -> Any:
-    """The widest type of the tensors among a slice's bounds, None if there is none."""
+    """Return the widest type of the tensors among a slice's bounds, or None."""
     found = [t.dtype.base_dtype for t in (key.start, key.stop, key.step) if isinstance(t, Tensor)]
     return next((t for t in (dtypes.int64, dtypes.int32, dtypes.int16) if t in found), None)

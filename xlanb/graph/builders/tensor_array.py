@@ -145,7 +145,7 @@ class TensorArray:
             return self.with_flow(flow)
 
     def stack(self, name: str | None = None) -> Tensor:
-        """All elements as one tensor."""
+        """Stack all elements into one tensor."""
         with get_default_graph().colocate_with(self.handle), name_scope(name, "TensorArrayStack", [self.handle]):
             value = self.gather(range_(0, self.size()), name=name)
             if not self._dynamic and self._size is not None and self._shape[0].rank is not None:
@@ -154,7 +154,7 @@ class TensorArray:
             return value
 
     def gather(self, indices: Any, name: str | None = None) -> Tensor:
-        """Some elements as one tensor."""
+        """Stack some elements into one tensor."""
         value = call(
             "TensorArrayGatherV3",
             self.handle,
@@ -202,7 +202,7 @@ class TensorArray:
             return self.with_flow(flow)
 
     def size(self, name: str | None = None) -> Tensor:
-        """How many elements there are."""
+        """Return the number of elements."""
         if not self._dynamic and self._size is not None:
             return convert_to_tensor(self._size, dtypes.int32)
         return call("TensorArraySizeV3", self.handle, self.flow, name=name)

@@ -181,7 +181,7 @@ class Variable:
 
     @property
     def device(self) -> str:
-        """The device asked for."""
+        """The requested device."""
         return self.op.device
 
     @property
@@ -285,21 +285,21 @@ class RefVariable(Variable):
         return self._variable
 
     def assign(self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
-        """Set the value; gives the reference to it."""
+        """Set the value; return the reference to it."""
         result = call("Assign", self._variable, value, use_locking=use_locking, name=name)
         return result if read_value else result.op
 
     def assign_add(
         self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
-        """Add to the value; gives the reference to it."""
+        """Add to the value; return the reference to it."""
         result = call("AssignAdd", self._variable, delta, use_locking=use_locking, name=name)
         return result if read_value else result.op
 
     def assign_sub(
         self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
-        """Subtract from the value; gives the reference to it."""
+        """Subtract from the value; return the reference to it."""
         result = call("AssignSub", self._variable, delta, use_locking=use_locking, name=name)
         return result if read_value else result.op
 
@@ -381,7 +381,7 @@ class ResourceVariable(Variable):
         return self._graph_element
 
     def assign(self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
-        """Set the value; gives the value after it."""
+        """Set the value; return the new value."""
         tensor = convert_to_tensor(value, self._dtype)
         if not self._shape.is_compatible_with(tensor.shape):
             raise GraphValueError(
@@ -395,7 +395,7 @@ class ResourceVariable(Variable):
     def assign_add(
         self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
-        """Add to the value; gives the value after it."""
+        """Add to the value; return the new value."""
         return self._after(
             call_op("AssignAddVariableOp", self.handle, convert_to_tensor(delta, self._dtype), name=name), read_value
         )
@@ -403,7 +403,7 @@ class ResourceVariable(Variable):
     def assign_sub(
         self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
-        """Subtract from the value; gives the value after it."""
+        """Subtract from the value; return the new value."""
         return self._after(
             call_op("AssignSubVariableOp", self.handle, convert_to_tensor(delta, self._dtype), name=name), read_value
         )
@@ -413,7 +413,7 @@ class ResourceVariable(Variable):
 
 
 class AssignedVariable:
-    """What assigning to a resource variable gives: the operation, and the value after it."""
+    """The result of an assignment to a resource variable: the operation, and the new value."""
 
     def __init__(self, variable: ResourceVariable, op: Operation) -> None:
         self.variable = variable
@@ -438,7 +438,7 @@ class AssignedVariable:
         return self._graph_element
 
     def eval(self, session: Any = None) -> Any:
-        """Assign, and give the value."""
+        """Assign, and return the new value."""
         return self._graph_element.eval(session=session)
 
 
@@ -458,16 +458,16 @@ def trainable_variables(scope: str | None = None) -> list[Any]:
 
 
 def variables_initializer(variables: Iterable[Any], name: str = "init") -> Operation:
-    """The operation that gives these variables their initial values."""
+    """Return the operation that initializes these variables."""
     operations = [v.initializer for v in variables]
     return group(*operations, name=name) if operations else no_op(name=name)
 
 
 def global_variables_initializer() -> Operation:
-    """The operation that gives all variables their initial values."""
+    """Return the operation that initializes all global variables."""
     return variables_initializer(global_variables())
 
 
 def local_variables_initializer() -> Operation:
-    """The operation that gives local variables their initial values."""
+    """Return the operation that initializes local variables."""
     return variables_initializer(local_variables())

@@ -144,7 +144,7 @@ def _split_v(op: Operation, *grads: Tensor) -> Any:
 
 @register_gradient("Slice")
 def _slice(op: Operation, grad: Tensor) -> Any:
-    """Pad with what was cut off: begin in front, the rest behind."""
+    """Pad by the size of the removed parts: begin before, the rest after."""
     x, begin, _ = op.inputs
     x_rank = rank(x)
     extent = shape(op.outputs[0], out_type=begin.dtype)
@@ -163,7 +163,7 @@ def _strided_slice(op: Operation, grad: Tensor) -> Any:
 
 
 def _static(tensor: Tensor) -> Any:
-    """The value where it is known, as a new constant."""
+    """Return a statically known value as a new constant."""
     value = constant_value(tensor)
     return tensor if value is None else value
 

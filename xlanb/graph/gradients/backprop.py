@@ -27,7 +27,7 @@ Gradient = Tensor | IndexedSlices
 
 
 class AggregationMethod:
-    """How several gradients of one tensor are added: one AddN, or pairs."""
+    """Ways to add several gradients of one tensor: one AddN, or pairs."""
 
     ADD_N = 0
     DEFAULT = 0
@@ -223,7 +223,7 @@ class _Backprop:
             slots[tensor.value_index] = grad
 
     def _aggregated(self, op: Operation) -> list[Any]:
-        """The gradient of each output: what was collected, added up."""
+        """Return the sum of the collected gradients of each output."""
         slots = self.grads.setdefault(op, [[] for _ in op.outputs])
         for i, collected in enumerate(slots):
             if isinstance(collected, list):
@@ -334,7 +334,7 @@ def _pending_counts(between: Sequence[Operation]) -> dict[Operation, int]:
 
 
 def _sum_slices(collected: list[Gradient]) -> Gradient:
-    """Slices one after the other; dense as soon as one of them is."""
+    """Concatenate slices; the result is dense if one of them is."""
     slices = [g for g in collected if isinstance(g, IndexedSlices)]
     if len(slices) < len(collected):
         return add_n(collected)

@@ -25,7 +25,7 @@ def _fused_batch_norm_grad(op: Operation, *grads: Tensor) -> Any:
 
 
 def _written_out(op: Operation, back: Tensor, x: Tensor, scale: Tensor) -> list[Tensor]:
-    """What the op gives, from sums and products: the gradients by x, scale and offset."""
+    """Return the gradients by x, scale and offset, written as sums and products."""
     axis = op.get_attr("data_format").index("C")
     rank = len(op.get_attr("data_format"))
     axes = [i for i in range(rank) if i != axis]

@@ -155,7 +155,7 @@ def _gradient_array(handle: Tensor, flow: Tensor, dtype: Any, source: str) -> Te
 
 
 def _barrier(op: Operation, flow: Tensor) -> Tensor:
-    """The flow of the gradient, once what was written forward is there."""
+    """Return the gradient's flow, after the forward writes."""
     out = identity(op.outputs[0], name="flow_out")
     with out.graph.control_dependencies([out.op]):
         return identity(flow, name="write_barrier")

@@ -133,10 +133,12 @@ def _call(op: Operation, *grads: Any) -> Any:
 
 
 def gradient_body(op: Operation) -> Graph:
-    """The body of a SymbolicGradient: of the function's arguments and its results' gradients it gives the gradients by the arguments.
+    """Return the body of a SymbolicGradient: from arguments and result gradients to argument
+    gradients.
 
     Raises:
-        UnimplementedError: an op of the function has no gradient, or the function cannot be computed again.
+        UnimplementedError: an op of the function has no gradient, or the function cannot be
+            computed again.
     """
     function = _function(op, op.get_attr("f"))
     if len(op.inputs) != len(function.inputs) + len(function.outputs) or len(op.outputs) != len(function.inputs):
@@ -276,7 +278,7 @@ def _while(op: Operation, *grads: Any) -> Any:
 
 
 def _unchanged(body: GraphFunction) -> set[int]:
-    """Loop variables that the body hands on as they are."""
+    """Return the loop variables that the body returns unchanged."""
     found = set()
     for op in body.body:
         if op.type == "_Retval":
@@ -324,14 +326,14 @@ def _argument(tensor: Tensor) -> int | None:
 
 
 def _outer(op: Operation, tensor: Tensor) -> int | None:
-    """The value of a scalar inside, where the graph outside knows it."""
+    """Return the static value of an inner scalar in the outer graph, or None."""
     index = _argument(tensor)
     value = constant_value(tensor if index is None else op.inputs[index])
     return None if value is None or value.ndim or value.dtype.kind not in "iu" else int(value)
 
 
 def _growth(body: GraphFunction, index: int) -> int | None:
-    """What the body adds to a variable."""
+    """Return the increment of a variable in the body."""
     for op in body.body:
         if op.type == "_Retval" and int(op.attrs["index"]) == index:
             source = op.inputs[0].op
@@ -409,7 +411,7 @@ def _start(start: Tensor, grad: Any, kind: Any) -> Tensor:
 
 
 def _next(start: Tensor, down: Tensor, made: Any) -> Tensor:
-    """The gradient one iteration earlier; what a variable gets adds up."""
+    """Return the gradient one iteration earlier; gradients of a variable add up."""
     if start.dtype.name == "resource":
         return down if made is None else down + made
     return zeros_like(down) if made is None else made

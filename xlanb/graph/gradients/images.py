@@ -105,7 +105,7 @@ def _interpolated(op: Operation, images: Tensor, boxes: Tensor) -> Tensor:
 
 
 def _box_points(boxes: Tensor, axis: int, extent: Tensor, out: Tensor) -> Tensor:
-    """Where the rows or columns of each crop lie: [boxes, out]."""
+    """Return the rows or columns of each crop: [boxes, out]."""
     low, high = (boxes[:, i : i + 1] for i in (axis, axis + 2))
     numbers = cast(range_of(out), "float32")
     steps = call("Maximum", cast(out - 1, "float32"), constant(1.0))

@@ -238,7 +238,7 @@ def _by_operand(op: Operation, x: Tensor, term: str, given: list[tuple[str, Tens
 
 
 def _count(x: Tensor, rank: int) -> Tensor:
-    """How many elements a transform goes over."""
+    """Return the number of elements of a transform."""
     found: Tensor = math_ops.cast(math_ops.reduce_prod(shape(x)[-rank:]), x.dtype)
     return found
 

@@ -43,7 +43,7 @@ _HANDED_ON = frozenset({"Switch", "RefSwitch", "Identity", "RefIdentity"})
 
 
 def _inside(context: ControlFlowContext | None, make: Callable[[], Any]) -> Any:
-    """What `make` gives while the context, if there is one, is entered."""
+    """Call `make` inside the context, if there is one."""
     if context is None:
         return make()
     context.enter()
@@ -86,7 +86,7 @@ class GradLoopState:
             self.backward, self.index = _inside(around, lambda: self._count_down(count))
 
     def _count_up(self, outer: GradLoopState | None) -> tuple[Tensor, Tensor]:
-        """The rounds of the forward loop, and the counter inside."""
+        """Return the trip count of the forward loop, and the counter inside."""
         loop = self.forward
         start = constant(0, name="f_count")
         if outer is not None:
@@ -158,7 +158,7 @@ class GradLoopState:
     # -- values of the forward loop ----------------------------------------------------------------
 
     def push(self, value: Tensor, *, dead: bool = False) -> Tensor:
-        """A stack on which each forward round puts `value`."""
+        """Make a stack on which each forward iteration pushes `value`."""
         graph = self.forward_index.graph
         current = graph.scopes.context
         with graph.control_dependencies(None):
@@ -191,7 +191,7 @@ class GradLoopState:
             return call("StackV2", size, elem_type=value.dtype.base_dtype, stack_name="", name="f_acc")
 
     def pop(self, held: Tensor, value: Tensor, *, dead: bool = False) -> Tensor:
-        """The value of the forward round that this backward round belongs to."""
+        """Pop the value of the forward iteration of this backward iteration."""
         stop = context_of(held.op)
         where = context_of(value.op)
         while where is not None and where is not stop and not isinstance(where, CondContext):
@@ -248,7 +248,7 @@ class GradLoopState:
     # -- sums over all rounds ----------------------------------------------------------------------
 
     def accumulate(self, op: Operation, grad: Tensor) -> Tensor:
-        """The sum of the gradients of a value that is the same in each round."""
+        """Sum the gradients of a loop-invariant value."""
         loop = self.backward
         loop.exit()
         start = self._zeros_for(op, grad)
@@ -291,7 +291,7 @@ class GradLoopState:
         return results
 
     def accumulate_slices(self, op: Operation, grad: IndexedSlices) -> IndexedSlices:
-        """The slices of all rounds one after the other, behind one row of zeros."""
+        """Concatenate the slices of all iterations, after one row of zeros."""
         loop, dense = self.backward, grad.dense_shape
         loop.exit()
         starts = _inside(loop.outer, lambda: self._first_row(op, grad))
@@ -308,7 +308,7 @@ class GradLoopState:
 
     @staticmethod
     def _first_row(op: Operation, grad: IndexedSlices) -> list[Tensor]:
-        """Index 0, a row of zeros, and a shape of zeros where there is one."""
+        """Return index 0, a row of zeros, and, if needed, a shape of zeros."""
         values, dense = grad.values, grad.dense_shape
         if values.shape.is_fully_defined():
             row = constant(0, values.dtype, shape=[1, *values.shape.as_list()[1:]], name="b_acc")
@@ -390,7 +390,9 @@ class LoopWalk:
         return found
 
     def exits_ready(self, tensor: Tensor, has_grad: Callable[[Operation], bool]) -> tuple[list[Tensor], list[Tensor]]:
-        """An Exit has all its gradients: what can be visited now, and which of these need zeros."""
+        """Return what can be visited when an Exit has all gradients, and which of it needs
+        zeros.
+        """
         state = self.state_of(tensor.op, before=False)
         if state is None:
             return [tensor], []
@@ -460,7 +462,7 @@ class LoopWalk:
         return sizes
 
     def finish(self) -> None:
-        """Backward loops through which no gradient goes round hand zeros on."""
+        """Make backward loops without an incoming gradient forward zeros."""
         for state in self._states.values():
             for merged in state.merges.values():
                 if merged.op.inputs[0] is merged.op.inputs[1]:

@@ -363,7 +363,7 @@ def _fused_batch_norm(op: Operation, *grads: Tensor) -> Any:
 
 @register_gradient("TopK", "TopKV2")
 def _top_k(op: Operation, grad: Tensor, _: Tensor) -> Any:
-    """Scattered to where the values came from, by indices into the flattened input."""
+    """Scatter to the values' origins, by indices into the flattened input."""
     x_shape, index_shape = shape(op.inputs[0]), shape(op.outputs[1])
     index_last = gather(math_ops.cast(index_shape, int64), size(index_shape) - 1)
     indices = reshape(op.outputs[1], stack([-1, index_last]))

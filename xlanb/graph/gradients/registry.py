@@ -58,7 +58,7 @@ def differentiable_ops() -> list[str]:
 
 
 def gradient_function(op: Operation) -> GradientFunction | None:
-    """The gradient of an operation, None where none flows through it.
+    """Return the gradient function of an operation, None if no gradient flows through it.
 
     Raises:
         UnimplementedError: the op type has no gradient here; the message names the node.

@@ -62,7 +62,7 @@ def _segment_sqrt_n(op: Operation, grad: Tensor) -> list[Any]:
 
 
 def _counts(op: Operation, grad: Tensor) -> Tensor:
-    """How many rows each segment has, at least 1, as numbers that divide the gradient."""
+    """Return each segment's number of rows, at least 1, to divide the gradient by."""
     ids = op.inputs[2]
     found = call("UnsortedSegmentSum", ones(shape(ids), grad.dtype), ids, shape(grad)[0])
     padding = fill(expand_dims(call("Rank", grad) - 1, 0), 1)
@@ -82,7 +82,7 @@ not_differentiable("RaggedRange")
 
 @register_gradient("SparseReorder")
 def _reorder(op: Operation, _: Any, grad: Tensor) -> list[Any]:
-    """Each value's gradient is where the value went: numbers sorted in its place say where."""
+    """Gather each value's gradient from its destination, found by sorting numbers the same way."""
     indices, values, size = op.inputs
     count = shape(values)[0]
     places = call_n("SparseReorder", indices, range_of(count), size)[1]
@@ -91,7 +91,7 @@ def _reorder(op: Operation, _: Any, grad: Tensor) -> list[Any]:
 
 @register_gradient("SparseFillEmptyRows")
 def _fill_empty_rows(op: Operation, _: Any, grad: Tensor, *__: Any) -> list[Any]:
-    """At the places of the values, and for the default value the sum of what is elsewhere."""
+    """Gather the gradient of the values; the default's gradient is the sum of the rest."""
     by_values = gather(grad, op.outputs[3])
     return [None, by_values, None, reduce_sum(grad) - reduce_sum(by_values)]
 

@@ -37,7 +37,7 @@ _MOST_DIMENSIONS = 64  # of a NumPy array
 
 
 def data_type(number: int) -> DType:
-    """The dtype of a number of types.proto. Raises GraphValueError if there is none."""
+    """Return the dtype of a number of types.proto. Raises GraphValueError if there is none."""
     found = BY_NUMBER.get(number)
     if found is None:
         raise GraphValueError(f"unknown data type {number}")

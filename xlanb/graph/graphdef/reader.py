@@ -156,7 +156,7 @@ def _looks_like_text(data: bytes) -> bool:
 
 
 def _binary_as(name: str, data: bytes) -> Any:
-    """The message, None where the bytes are none of this kind."""
+    """Parse a message of this kind; None if the bytes are not one."""
     proto = new_message(name)
     try:
         proto.ParseFromString(data)
@@ -190,7 +190,7 @@ def _parse_binary(data: bytes, where: str) -> Any:
 
 
 def _other_kind(data: bytes) -> Any:
-    """The graph of a SavedModel, MetaGraphDef or FunctionDef, None where it is none of them."""
+    """Return the graph of a SavedModel, MetaGraphDef or FunctionDef, or None."""
     model = _binary_as("SavedModel", data)
     for meta in model.meta_graphs if model is not None else ():
         if _is_graph(meta.graph_def):

@@ -98,7 +98,7 @@ _ATTR = re.compile(
 
 
 def parse_row(row: str, doc: str) -> OpDef:
-    """The OpDef of a row. Raises GraphError where the row is malformed."""
+    """Parse a row to an OpDef. Raises GraphError if the row is malformed."""
     match = _ROW.match(row)
     if match is None:
         raise GraphError(f"malformed row in the op table: {row}")

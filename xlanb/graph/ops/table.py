@@ -1,4 +1,4 @@
-"""Finding an op type in the table; a row is parsed when it is first asked for."""
+"""Look up op types in the table; a row is parsed on first use."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ def find_op(name: str) -> OpDef | None:
 
 
 def get_op(name: str) -> OpDef:
-    """The op type of that name.
+    """Return the op type of a name.
 
     Raises:
-        UnknownOpError: the table has none; the message gives names that are near.
+        UnknownOpError: the table has none; the message gives similar names.
     """
     found = find_op(name)
     if found is None:

@@ -47,10 +47,10 @@ class Transform:
         return f"{self.name}({said})" if said else self.name
 
     def one(self, name: str, otherwise: str | None = None) -> str:
-        """The value of a parameter that is given once, or `otherwise`.
+        """Return the value of a parameter that occurs once, or `otherwise`.
 
         Raises:
-            GraphValueError: it is given several times, or not at all and `otherwise` is None.
+            GraphValueError: it occurs several times, or not at all and `otherwise` is None.
         """
         values = self.parameters.get(name, ())
         if len(values) > 1:
@@ -194,7 +194,7 @@ def _with_nodes(proto: Any, nodes: Iterable[Any]) -> Any:
 
 
 def _each(change: Callable[[Any, TransformContext], None]) -> Callable[[Any, TransformContext], Any]:
-    """A transform that changes every node by itself."""
+    """Make a transform that changes every node independently."""
 
     def transform(proto: Any, context: TransformContext) -> Any:
         made = _copy(proto)

@@ -350,7 +350,7 @@ _ARITHMETIC: Final[dict[str, Rule]] = {
 
 
 def _remap(work: _Work, op: Operation) -> Found | None:
-    """BiasAdd over a convolution or product, with an activation over it where there is one."""
+    """Fuse BiasAdd, and an activation if any, into a convolution or product."""
     activation = op if any(op.type in types for types in _ACTIVATIONS.values()) else None
     if activation is not None and not work.is_inner(op.inputs[0], "BiasAdd"):
         return None

@@ -34,8 +34,9 @@ def crc32c(data: bytes | memoryview, before: int = 0) -> int:
 
 
 def masked(checksum: int) -> int:
-    """How TensorFlow and LevelDB store a checksum: rotated, plus a constant, so that a checksum of
-    checksums is not a fixed point.
+    """Return the stored form of a checksum: rotated, plus a constant.
+
+    So a checksum of checksums is not a fixed point (TensorFlow, LevelDB).
     """
     return (((checksum >> 15) | (checksum << 17)) + _MASK_DELTA) & 0xFFFFFFFF
 
@@ -64,7 +65,9 @@ def _moved(values: Words, level: int) -> Words:
 
 @cache
 def _tables(level: int) -> tuple[Words, Words]:
-    """What moving on by 2**level words does to the lower and to the upper half of a remainder."""
+    """Return the effect of shifting by 2**level words on the lower and upper half of a
+    remainder.
+    """
     halves = np.arange(1 << 16, dtype=np.uint32)
     if level:
         low, high = _tables(level - 1)
@@ -81,7 +84,7 @@ def _over_word(values: Words) -> Words:
 
 @cache
 def _bytes() -> Words:
-    """What moving on by one byte does to the lowest byte of a remainder."""
+    """Return the effect of shifting by one byte on the lowest byte of a remainder."""
     values: Words = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         values = (values >> np.uint32(1)) ^ ((values & np.uint32(1)) * np.uint32(_POLYNOMIAL))

@@ -57,7 +57,7 @@ def key_of(*parts: bytes | str) -> str:
 
 
 def found(folder: Path, key: str) -> Path | None:
-    """The folder of a compilation that was kept; it counts as looked at now."""
+    """Return the folder of a cached compilation, and mark it as recently used."""
     kept = folder / key
     if not (kept / "answer.json").is_file():
         return None

@@ -58,9 +58,9 @@ class TargetComparison(Displayable):
 
     @cached_property
     def placement(self) -> pd.DataFrame:
-        """Where each operation of the program ends up.
+        """The kernels of each operation of the program.
 
-        A row for each, by JAX's name of it; a column of kernels for each target.
+        One row per operation, by JAX's name; a column of kernels for each target.
         """
         import pandas as pd
 
@@ -95,7 +95,7 @@ class TargetComparison(Displayable):
         return diff_traces(self[a], self[b])
 
     def __getitem__(self, key: int | str) -> AnyTrace:
-        """The trace of a target.
+        """Return the trace of a target.
 
         Raises:
             ArgumentError: there is none of that name.
@@ -166,7 +166,7 @@ def _told(progress: Callable[[str], None], target: str, text: str) -> None:
 
 
 def names_of(traces: Sequence[AnyTrace]) -> Iterator[str]:
-    """A name for each: its target, with the version of XLA where there are several."""
+    """Name each trace by its target, with the version of XLA if there are several."""
     releases = {t.release for t in traces if t.release != OWN}
     for t in traces:
         name = f"{OWN} {t.target}" if t.release == OWN else str(t.target)

@@ -263,7 +263,7 @@ _WITHOUT_DEVICE = "--xla_disable_hlo_passes=sycl-gemm-workspace"
 
 
 def _libraries(python: str) -> str:
-    """Where wheels put Intel's libraries, before what LD_LIBRARY_PATH names."""
+    """Return the wheels' folders of Intel's libraries, before those in LD_LIBRARY_PATH."""
     prefix = Path(python).parent.parent if python else Path(sys.prefix)
     return ":".join(p for p in (str(prefix / "lib"), os.environ.get("LD_LIBRARY_PATH", "")) if p)
 

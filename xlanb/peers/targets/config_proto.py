@@ -30,10 +30,10 @@ class Described:
 
 
 def described(text: str) -> Described:
-    """The platform and the name in a GpuTargetConfigProto's text.
+    """Return the platform and the name in a GpuTargetConfigProto's text.
 
     Raises:
-        DumpError: it is none, or of a platform that is not known.
+        DumpError: it is not one, or its platform is unknown.
     """
     if "gpu_device_info" not in text:
         raise DumpError("not a GpuTargetConfigProto in text form: gpu_device_info is missing")
@@ -44,9 +44,9 @@ def described(text: str) -> Described:
 
 
 def config_text(device: GpuDevice) -> str:
-    """The description of a device, with all that is known of it.
+    """Describe a device, with all that is known about it.
 
-    A plugin refuses the fields that are newer than itself; whoever hands this on leaves those out.
+    A plugin rejects fields that are newer than itself; the caller must remove them.
     """
     lines = ["gpu_device_info {", *(f"  {line}" for line in _device_lines(device)), "}"]
     lines.append(f'platform_name: "{device.architecture.platform}"')

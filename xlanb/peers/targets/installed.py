@@ -1,4 +1,4 @@
-"""Which targets can be compiled for here, and what to install for the others."""
+"""The targets that can be compiled for here, and packages to install for the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of targets: "h100", "a100:8", "tpu v5e:2x2", a GpuTargetConfigProto of one's own."""
+"""Names of targets: "h100", "a100:8", "tpu v5e:2x2", the path of a GpuTargetConfigProto."""
 
 from __future__ import annotations
 

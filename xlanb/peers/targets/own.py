@@ -46,10 +46,10 @@ class OwnTrace(Trace):
 
 
 def own_target(name: str) -> TargetName | None:
-    """The target behind "xlanb "; None of a name that does not begin so.
+    """Parse the target after "xlanb "; None for a name without this prefix.
 
     Raises:
-        ArgumentError: what follows is no GPU, or several of them.
+        ArgumentError: the rest is not a GPU, or several.
     """
     first, _, rest = name.strip().partition(" ")
     if first.lower() != OWN:

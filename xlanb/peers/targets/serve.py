@@ -134,7 +134,7 @@ def _module(folder: Path, context: Any) -> Any:
 
 
 def _numbers(call: Callable[[], Any]) -> dict[str, float]:
-    """The numbers of an analysis; empty where the platform has none."""
+    """Return the numbers of an analysis; empty if the platform has none."""
     try:
         found = call()
     except Exception as error:  # the extension's own kind, for UNIMPLEMENTED

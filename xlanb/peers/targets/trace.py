@@ -42,7 +42,7 @@ class TargetTrace(Trace):
 
     @property
     def device_kind(self) -> str:
-        """What JAX calls the devices."""
+        """JAX's name of the devices."""
         return str(self.compilation.answer["device_kind"])
 
     @property

@@ -44,7 +44,7 @@ def get_variables(
 
 
 def get_trainable_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
-    """Those that optimizers change."""
+    """Return the variables that optimizers update."""
     return get_variables(scope, suffix, GraphKeys.TRAINABLE_VARIABLES)
 
 

@@ -151,7 +151,7 @@ def conv2d(
     reuse: Any = None,
     variables_collections: Any = None, outputs_collections: Any = None, trainable: bool = True, scope: Any = None,
 ) -> Any:  # fmt: skip
-    """A convolution of images, normalised where asked for; relu by default."""
+    """Convolve images, with optional normalization; relu by default."""
     with variable_scope(scope, "Conv", [inputs], reuse=reuse) as found:
         layer = _layers.Conv(
             2, num_outputs, kernel_size, stride, padding,
@@ -397,6 +397,6 @@ def dropout(
 
 @add_arg_scope
 def flatten(inputs: Any, outputs_collections: Any = None, scope: Any = None) -> Any:
-    """All dimensions but the first as one."""
+    """Merge all dimensions but the first."""
     with variable_scope(scope, "Flatten", [inputs]):
         return _kept(outputs_collections, _layers.flatten(convert_to_tensor(inputs)))

@@ -61,7 +61,7 @@ class Model:
 
     @property
     def trainable_variables(self) -> list[Any]:
-        """Those that optimizers change."""
+        """The variables that optimizers update."""
         return [v for v in self.variables if v.trainable]
 
     trainable_weights = trainable_variables

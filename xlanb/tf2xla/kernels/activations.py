@@ -122,7 +122,7 @@ def _softsign_grad(ctx: OpContext) -> HloInstruction:
 
 
 def conjugate(ctx: OpContext, x: HloInstruction) -> HloInstruction:
-    """The complex conjugate; `x` itself where it is real."""
+    """Return the complex conjugate, or `x` itself if it is real."""
     if not x.array_shape.element_type.is_complex:
         return x
     return ctx.b.complex(ctx.b.real(x), ctx.b.negate(ctx.b.imag(x)))

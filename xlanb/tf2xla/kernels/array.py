@@ -78,7 +78,7 @@ def _size(ctx: OpContext) -> HloInstruction:
 
 
 def _counts(ctx: OpContext, values: Sequence[int] | int) -> NDArray[Any]:
-    """Sizes in the type that the node gives them; it fails where one is too large for it."""
+    """Return sizes in the node's type; fail if one does not fit."""
     kind = ctx.element_type("out_type")
     largest = values if isinstance(values, int) else max(values, default=0)
     if largest > np.iinfo(kind.dtype).max:

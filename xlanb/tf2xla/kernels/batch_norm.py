@@ -21,7 +21,7 @@ def _feature(ctx: OpContext) -> int:
 
 
 def _nothing(ctx: OpContext) -> HloInstruction:
-    """What outputs hold that only another device's gradient kernel reads: no elements."""
+    """Return an empty array, for outputs that only other devices' gradient kernels read."""
     return ctx.b.constant(np.zeros([0], np.float32))
 
 

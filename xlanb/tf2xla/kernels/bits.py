@@ -147,7 +147,7 @@ def _rotated(ctx: OpContext, x: HloInstruction, by: int) -> HloInstruction:
 
 @register("Bucketize")
 def _bucketize(ctx: OpContext) -> HloInstruction:
-    """How many of the boundaries are not above each element."""
+    """Count the boundaries that are not above each element."""
     x = ctx.input(0)
     boundaries = sorted(float(v) for v in ctx.attr("boundaries"))
     b = ctx.b

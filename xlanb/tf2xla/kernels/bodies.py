@@ -100,7 +100,7 @@ class Body:
         return self.hlo(self.inside[index])
 
     def close(self, results: Sequence[HloInstruction]) -> HloComputation:
-        """The computation that gives these results as a tuple."""
+        """Build the computation that returns these results as a tuple."""
         return self.b.build_computation(self.b.tuple(list(results)))
 
     def hlo(self, value: Value) -> HloInstruction:

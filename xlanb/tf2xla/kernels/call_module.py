@@ -1,6 +1,7 @@
 """Embed StableHLO programs, and gradients of functions.
 
-Sources: tensorflow/compiler/tf2xla/kernels/xla_call_module_op.cc, tensorflow/core/ops/function_grad.
+Sources: tensorflow/compiler/tf2xla/kernels/xla_call_module_op.cc and
+tensorflow/core/ops/function_grad.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def _module(ctx: OpContext, arguments: Sequence[HloInstruction]) -> HloModule:
 
 
 def _check(ctx: OpContext) -> None:
-    """Raises GraphError for what a module alone does not say: callbacks, tokens, other platforms."""
+    """Raise GraphError for parts outside the module: callbacks, tokens, other platforms."""
     platforms = [_text(p) for p in ctx.attr("platforms")]
     skipped = {_text(c) for c in ctx.attr("disabled_checks", ())}
     if platforms and _PLATFORM not in platforms and (len(platforms) > 1 or "platform" not in skipped):

@@ -85,7 +85,7 @@ def _reduce_scatter(ctx: OpContext) -> HloInstruction:
 
 @register("CollectiveAssignGroupV2", constants=(0, 1, 2))
 def _assign_group(ctx: OpContext) -> list[HloInstruction]:
-    """The number of devices and the key of the group, as TensorFlow's XLA gives them."""
+    """Return the number of devices and the group's key, as TensorFlow's XLA does."""
     count = ctx.constant(0).size
     return [scalar_of(ctx, PrimitiveType.S32, count), scalar_of(ctx, PrimitiveType.S32, 0)]
 

@@ -1,4 +1,4 @@
-"""Constants of the element type of something else: what every lowering needs."""
+"""Constants of another value's element type, for all lowerings."""
 
 from __future__ import annotations
 

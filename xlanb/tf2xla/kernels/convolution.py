@@ -158,7 +158,7 @@ def _backprop_filter(ctx: OpContext) -> HloInstruction:
 
 @register("Conv")
 def _conv(ctx: OpContext) -> HloInstruction:
-    """Any number of spatial dimensions; several batch dimensions are taken as one."""
+    """Convolve over any number of spatial dimensions; several batch dimensions are merged."""
     x, kernel = ctx.input(0), ctx.input(1)
     batch_dims = int(ctx.attr("batch_dims", 1))
     x_dims, dims = x.array_shape.dimensions, kernel.array_shape.dimensions

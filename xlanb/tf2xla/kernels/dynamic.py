@@ -41,12 +41,12 @@ def without_dynamic(
 
 
 def running_count(ctx: OpContext, mask: HloInstruction) -> HloInstruction:
-    """How many of pred [n] hold up to and with each element, s32 [n]."""
+    """Return the running count of true elements of pred [n], inclusive, s32 [n]."""
     return running(ctx, ctx.b.convert(mask, _S32), 0, scalar_of(ctx, _S32, 0), HloOpcode.ADD)
 
 
 def count_of(ctx: OpContext, mask: HloInstruction) -> HloInstruction:
-    """How many of pred [n] hold, s32."""
+    """Return the number of true elements of pred [n], s32."""
     return ctx.b.reduce(ctx.b.convert(mask, _S32), scalar_of(ctx, _S32, 0), [0], HloOpcode.ADD)
 
 
@@ -119,7 +119,7 @@ def _unique(ctx: OpContext) -> list[HloInstruction]:
 
 @register("UniqueV2", constants=(1,))
 def _unique_along(ctx: OpContext) -> list[HloInstruction]:
-    """The same of slices along an axis; of a vector where the axis is empty."""
+    """Return the unique slices along an axis; of a vector if the axis is empty."""
     x, axes = ctx.input(0), ctx.ints(1)
     rank = x.array_shape.rank
     if len(axes) > 1 or (not axes and rank != 1):

@@ -59,7 +59,7 @@ def _quantize(bounds: Callable[[OpContext], Bounds]) -> Callable[[OpContext], Hl
 
 
 def _between(ctx: OpContext, bounds: Bounds) -> tuple[HloInstruction, HloInstruction]:
-    """Where the input is below the nudged bounds, and where above."""
+    """Return masks of inputs below and above the nudged bounds."""
     x, b = ctx.input(1), ctx.b
     low, high, _ = (broadcast_to(b, v, x.array_shape.dimensions) for v in _nudged(ctx, *bounds))
     return b.compare(x, low, "LT"), b.compare(x, high, "GT")

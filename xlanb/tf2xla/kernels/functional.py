@@ -84,7 +84,9 @@ def _filled(made: Sequence[Body]) -> list[list[HloInstruction]]:
 
 
 def _of_one_shape(made: Sequence[Body], results: Sequence[Sequence[HloInstruction]]) -> list[list[HloInstruction]]:
-    """What branches give, with each dimension dynamic that is so in one of them, at one bound."""
+    """Give the branches' results one shape: a dimension that is dynamic in one is dynamic in
+    all.
+    """
     out = [list(row) for row in results]
     for k, column in enumerate(zip(*results, strict=True)):
         shapes = [v.shape for v in column]

@@ -68,7 +68,7 @@ def _not_zero(ctx: OpContext, x: HloInstruction) -> HloInstruction:
 
 
 def _moves(ctx: OpContext, change: HloInstruction, whole: HloInstruction) -> HloInstruction:
-    """Where a term is still significant compared with the sum."""
+    """Return where a term is still significant compared with the sum."""
     b = ctx.b
     return b.compare(b.abs(change), _times(ctx, b.abs(whole), _EPSILON), "GT")
 

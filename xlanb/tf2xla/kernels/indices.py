@@ -38,7 +38,9 @@ def _range(ctx: OpContext) -> HloInstruction:
 
 
 def _steps(ctx: OpContext, start: int, end: HloInstruction, delta: int) -> HloInstruction:
-    """How many numbers there are from `start` to below `end`, s32: ceil((end - start) / delta)."""
+    """Return the length of a range from `start` to below `end`, s32: ceil((end - start) /
+    delta).
+    """
     b = ctx.b
     if delta < 0:
         ctx.fail("a range to a dynamic size must go upwards")
@@ -72,7 +74,7 @@ def _one_hot(ctx: OpContext) -> HloInstruction:
 def one_hot(
     ctx: OpContext, indices: HloInstruction, depth: int, axis: int, on: HloInstruction, off: HloInstruction
 ) -> HloInstruction:
-    """`on` where the index along a new dimension `axis` is the given one, `off` elsewhere."""
+    """Return `on` where the index along a new dimension `axis` matches, `off` elsewhere."""
     dims = list(indices.array_shape.dimensions)
     wide = [*dims[:axis], depth, *dims[axis:]]
     given = ctx.b.broadcast_in_dim(indices, wide, [i for i in range(len(wide)) if i != axis])

@@ -26,7 +26,7 @@ def repeat(ctx: OpContext, count: int, state: Sequence[HloInstruction], body: Bo
 def _loop(
     ctx: OpContext, count: int, state: Sequence[HloInstruction], body: Body, name: str, *, while_any: bool = False
 ) -> list[HloInstruction]:
-    """`while_any`: only as long as one of the predicates that the state begins with holds."""
+    """Build a loop. `while_any`: stop once all predicates at the state's start are false."""
     b = ctx.b
     shape = tuple_of([array(PrimitiveType.S32), *(s.array_shape.without_layout().with_default_layout() for s in state)])
     condition = b.sub_computation(f"{name}_condition")

@@ -165,7 +165,7 @@ def _clip_by_value(ctx: OpContext) -> HloInstruction:
 def _unless_zero(
     ctx: OpContext, test: int, make: Callable[[HloInstruction, HloInstruction], HloInstruction]
 ) -> HloInstruction:
-    """What `make` gives of both inputs, 0 where input `test` is 0."""
+    """Return `make` of both inputs, 0 where input `test` is 0."""
     pair = broadcast_pair(ctx.b, ctx.input(0), ctx.input(1))
     zero = filled(ctx, pair[0], 0)
     return ctx.b.select(ctx.b.compare(pair[test], zero, "EQ"), zero, make(*pair))

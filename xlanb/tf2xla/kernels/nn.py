@@ -100,7 +100,7 @@ def _l2_loss(ctx: OpContext) -> HloInstruction:
 
 
 def _squares_nearby(ctx: OpContext, x: HloInstruction) -> HloInstruction:
-    """bias + alpha * the sum over nearby channels of x^2: what LRN divides by, before the power."""
+    """Return LRN's base: bias + alpha * the sum over nearby channels of x^2."""
     return ctx.b.add(
         ctx.b.multiply(_sum_nearby(ctx, ctx.b.multiply(x, x)), scalar(ctx, x, float(ctx.attr("alpha", 1.0)))),
         scalar(ctx, x, float(ctx.attr("bias", 1.0))),

@@ -34,7 +34,7 @@ def _along(ctx: OpContext, x: HloInstruction, axis: int, start: int, limit: int)
 
 
 def _skipped(ctx: OpContext, size: int, low: int, high: int) -> int:
-    """1 where the reflection leaves out the border (REFLECT), 0 where it repeats it (SYMMETRIC)."""
+    """Return 1 if the reflection omits the border (REFLECT), 0 if it repeats it (SYMMETRIC)."""
     skipped = int(ctx.attr("mode") == "REFLECT")
     if max(low, high) > size - skipped:
         ctx.fail(f"paddings {low}, {high} are too large to reflect a dimension of size {size}")

@@ -129,9 +129,9 @@ def _paired(ctx: OpContext, words: HloInstruction) -> HloInstruction:
 
 
 def unit_interval(ctx: OpContext, words: HloInstruction, kind: PrimitiveType) -> HloInstruction:
-    """Words as numbers in [0, 1): their low bits make the mantissa of a number in [1, 2), less 1.
+    """Convert words to [0, 1): their low bits are the mantissa of a number in [1, 2), minus 1.
 
-    Of a u64 the low word gives the upper bits: TensorFlow takes its first word so.
+    For a u64 the low word gives the upper bits, as TensorFlow uses its first word.
     """
     b = ctx.b
     bits_kind, mantissa, bias = _FORMATS[kind]

@@ -84,7 +84,7 @@ def _v3(ctx: OpContext) -> HloInstruction:
 
 
 def _there_and_back(ctx: OpContext) -> HloInstruction:
-    """Rounded to what `num_bits` can tell apart between the bounds, 0 among them."""
+    """Round to the `num_bits` quantized values between the bounds, 0 among them."""
     x, b, bits = ctx.input(0), ctx.b, _bits(ctx)
     is_signed = bool(ctx.attr("signed_input", True))
     most = float(2 ** (bits - 1) - 1) if is_signed else float(2**bits - 1)

@@ -48,7 +48,7 @@ def _reduce(ctx: OpContext) -> HloInstruction:
 
 
 def _count(ctx: OpContext, x: HloInstruction, axes: Sequence[int]) -> HloInstruction:
-    """How many elements are reduced to one, in the element type of `x`."""
+    """Return how many elements are reduced to one, in the element type of `x`."""
     shape = x.array_shape
     known = prod(shape.dimensions[a] for a in axes if not shape.is_dynamic_dimension(a))
     count = ctx.b.constant(np.asarray(known).astype(shape.dtype))

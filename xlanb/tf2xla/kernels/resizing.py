@@ -62,7 +62,7 @@ def image_sizes(ctx: OpContext, picture: HloInstruction, sizes: Sequence[int]) -
 
 @register("ResizeBilinear", constants=(1,))
 def _bilinear(ctx: OpContext) -> HloInstruction:
-    """Gives float32, whatever comes in."""
+    """Resize bilinearly; the result is always float32."""
     images = ctx.input(0)
     matrices = [_weights(ctx, out, size) for out, size in image_sizes(ctx, images, ctx.sizes(1))]
     return multiplied(ctx, ctx.b.convert(images, PrimitiveType.F32), matrices)

@@ -240,7 +240,7 @@ def _element(ctx: OpContext, number: int, position: int) -> HloInstruction:
 
 
 def _wrapped(ctx: OpContext, index: HloInstruction, size: int) -> HloInstruction:
-    """An index that counts from the end where it is negative."""
+    """Wrap a negative index from the end."""
     return ctx.b.select(
         ctx.b.compare(index, scalar(ctx, index, 0), "LT"), ctx.b.add(index, scalar(ctx, index, size)), index
     )

@@ -75,7 +75,7 @@ def _held(ctx: OpContext, like: Sequence[int] | None = None) -> HloInstruction:
 
 
 def _parts(ctx: OpContext, held: HloInstruction) -> tuple[HloInstruction, HloInstruction | None]:
-    """The buffer, and how many rows are filled where that can change."""
+    """Return the buffer, and the number of filled rows if it can change."""
     shape = held.shape
     is_pushed = isinstance(shape, TupleShape) and len(shape.shapes) > 1
     if held.opcode is HloOpcode.TUPLE:  # made here: what is known of its parts stays known

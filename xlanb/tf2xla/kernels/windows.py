@@ -1,4 +1,4 @@
-"""Windows over images and volumes: which dimension is what, SAME, VALID and EXPLICIT padding.
+"""Windows over images and volumes: layouts, and SAME, VALID and EXPLICIT padding.
 
 After core/kernels/conv_grad_shape_utils.cc and core/util/padding.cc.
 """
@@ -56,7 +56,7 @@ class SpatialWindow:
 
 
 def layout_of(ctx: OpContext, rank: int) -> ImageLayout:
-    """The node's layout, by its attribute data_format; channels last where it has none."""
+    """Return the node's layout by its attribute data_format, channels last by default."""
     default = "NHWC" if rank == 4 else "NDHWC"
     data_format = ctx.attr("data_format") or default
     if len(data_format) != rank or data_format not in ("NHWC", "NCHW", "NDHWC", "NCDHW"):

@@ -186,7 +186,7 @@ def split_nd(ctx: OpContext, x: HloInstruction) -> list[HloInstruction]:
 
 @register("ToBool")
 def _to_bool(ctx: OpContext) -> HloInstruction:
-    """A scalar is true where it is not 0; anything else where it has elements."""
+    """Convert to bool: a scalar is true if not 0, an array if it has elements."""
     x = ctx.input(0)
     if x.array_shape.rank:
         return ctx.b.constant(np.asarray(0 not in x.array_shape.dimensions))

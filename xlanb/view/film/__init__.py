@@ -1,1 +1,1 @@
-"""The film: a whole compilation as one moving picture."""
+"""The film: a whole compilation as an animation."""

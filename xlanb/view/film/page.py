@@ -61,7 +61,7 @@ def _without_code(artifact: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_reasons(stage: dict[str, Any]) -> dict[str, Any]:
-    """A stage with its edits as names, and of its difference what was renamed."""
+    """Return a stage with its edits as names, and only the renames of its difference."""
     kept = {k: v for k, v in stage.items() if k not in {"why", "diff"}}
     if "why" in stage:
         edits = [

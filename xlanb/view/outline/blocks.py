@@ -32,7 +32,7 @@ _NUMBERS = re.compile(r"[_.-]?\d+")
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """An op or a group, as one: the drawn ops in it, and the group where it is one."""
+    """An op or a group: its drawn ops, and the group if it is one."""
 
     members: tuple[int, ...]
     branch: TreeBranch | None
@@ -168,7 +168,7 @@ def _put(small: list[Item], parts: list[list[Item]]) -> None:
 
 
 def _alive(reads: Sequence[set[int]]) -> list[int]:
-    """How many items before each place in the order are read at it or after it."""
+    """Count the live items at each position in the order."""
     last = list(range(len(reads)))
     for n, given in enumerate(reads):
         for o in given:
@@ -267,7 +267,7 @@ def _content(block: TreeBranch | int, ops: Ops) -> Counter[str]:
 
 
 def _run(content: Sequence[Counter[str]], at: int) -> tuple[int, int]:
-    """How many blocks from a place on repeat together, and how often; (1, 1) of none."""
+    """Return how many blocks from an index repeat together, and how often; (1, 1) if none do."""
     best = (1, 1)
     for length in range(1, _PERIOD + 1):
         times = 1

@@ -29,7 +29,7 @@ class CallerKeys:
         self._last: tuple[ModuleRecord | None, dict[str, InstructionRecord]] = None, {}
 
     def of(self, module: ModuleRecord) -> Mapping[str, str]:
-        """Those in a module."""
+        """Return the keys of a module."""
         return {name: self._keys[name] for name in self._callers(module) if name in self._keys}
 
     def update(self, stage: Stage, before: ModuleRecord, after: ModuleRecord) -> None:

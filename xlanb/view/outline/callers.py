@@ -16,7 +16,7 @@ from xlanb.view.outline.scopes import Path
 
 Calls = tuple[str, ...]
 NOWHERE: Calls = ("",)
-"""Of an op that no Python line is known of: it belongs to what uses it."""
+"""The calls of an op without a Python line: it belongs to its users."""
 _JITTED = re.compile(r"jit\((\w+)\)/")
 _PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")
 _COMMON = 0.8  # a function that more of the ops of one library lie in, as one that only chains others, tells none apart

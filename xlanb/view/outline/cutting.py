@@ -160,7 +160,7 @@ class CutOutline:
 
 
 def _paired(from_: Iterable[int], to: Iterable[int], word: Callable[[int], Hashable]) -> dict[int, int]:
-    """Those of `from_` with the next of `to` that has the same word and is no other's twin yet."""
+    """Pair ops of `from_` with the next unpaired one of `to` with the same word."""
     waiting: dict[Hashable, list[int]] = defaultdict(list)
     for t in to:
         waiting[word(t)].append(t)

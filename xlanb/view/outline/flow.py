@@ -119,7 +119,7 @@ def _settle(branch: TreeBranch, ops: Ops) -> None:
 
 
 def _bundle(branch: TreeBranch, ops: Ops) -> None:
-    """Put neighbours into groups where there are too many groups."""
+    """Merge neighbouring groups if there are too many."""
 
     def first(b: TreeBranch) -> int:
         return min((k for k in b.all_ops() if ops.is_shown(k)), default=0)
@@ -251,7 +251,7 @@ def _segments(branch: TreeBranch, own: list[int], ops: Ops) -> list[TreeBranch]:
 
 
 def _crossing(own: list[int], ops: Ops) -> list[int]:
-    """How many ops before each place in the order are still read after it."""
+    """Count the live ops at each position in the order."""
     at = {k: place for place, k in enumerate(own)}
     last = list(range(len(own)))
     for place, k in enumerate(own):

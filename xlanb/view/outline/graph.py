@@ -28,7 +28,7 @@ _SIZES = {text: t.byte_size for text, t in BY_TEXT.items()}
 
 
 class GraphOutlines:
-    """Outlines of graphs; what two of them share is made once."""
+    """Outlines of graphs; shared parts are made once."""
 
     def __init__(self, function_of: Callable[[NodeRecord, Sequence[str]], str]) -> None:
         self._function_of = function_of
@@ -96,7 +96,7 @@ def _ops(graph: GraphRecord, inner: Mapping[int, float], *, is_entry: bool) -> t
 
 
 def _roles(nodes: Sequence[NodeRecord], operands: Sequence[Sequence[int]], is_entry: bool) -> str:
-    """How each node is drawn: a variable, as a constant, within what reads it."""
+    """Return how each node is drawn: constants and variables inside their users."""
     used = [False] * len(nodes)
     for given in operands:
         for o in given:

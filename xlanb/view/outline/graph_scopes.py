@@ -91,7 +91,7 @@ class GraphScopes:
     # -- layers by variables -----------------------------------------------------------------------
 
     def _unit(self, k: int) -> str:
-        """The outermost scope of a node, its name where it has none."""
+        """Return the outermost scope of a node, or its name."""
         return self._own[k][0] if self._own[k] else self._nodes[k].name
 
     def _computing(self, k: int) -> bool:

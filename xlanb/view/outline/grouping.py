@@ -28,7 +28,7 @@ def outline_of(ops: Ops) -> Outline:
 
 
 def _directed(paths: list[Path]) -> list[Path]:
-    """Paths without their direction where there is only a forward pass."""
+    """Return paths without their direction if there is only a forward pass."""
     directions = Counter(p[0] for p in paths if p and p[0] in (FORWARD, BACKWARD))
     if FORWARD in directions and BACKWARD in directions:
         return paths

@@ -27,7 +27,7 @@ _RENAMES = frozenset((O.RESHAPE, O.CONVERT, O.COPY))
 
 
 class ModuleOutlines:
-    """Outlines of modules; what two of them share is made once."""
+    """Outlines of modules; shared parts are made once."""
 
     def __init__(self) -> None:
         self._parts: dict[int, tuple[ComputationRecord, Part]] = {}
@@ -79,7 +79,7 @@ class _Traits(NamedTuple):  # of which there are as many as instructions: a froz
 
     @classmethod
     def of(cls, i: InstructionRecord) -> _Traits:
-        """Those of an instruction."""
+        """Return the traits of an instruction."""
         code = i.opcode
         token = f"{code.text} {i.shape.text(layout=False)}"
         is_heavy = code in _HEAVY or code.kind == "collective"

@@ -106,7 +106,7 @@ class Insides:
         return part.contents.weights[group]
 
     def count(self, part: Part, group: int) -> int:
-        """How many ops are in a group."""
+        """Return the number of ops in a group."""
         return self.program.ops_in_group(part, group)
 
     def instances(self, part: Part, group: int) -> int:
@@ -166,7 +166,7 @@ class _Opener:
         return total, Opening(tuple(opened), frozenset(known))
 
     def _enter(self, spot: Spot, depth: int) -> int:
-        """Put what can be opened in a group among what waits; how many nodes it has."""
+        """Queue the boxes in a group; return the number of its nodes."""
         part, prefix = spot.part, spot.prefix
         groups, own = self._insides.of(spot)
         for g in groups:

@@ -16,7 +16,7 @@ _PORTS = 8
 
 @dataclass(frozen=True)
 class OutlineDrawing:
-    """The default view, placed; `titles` gives the two lines of each node by key."""
+    """The default view, placed; `titles` are the two lines of each node by key."""
 
     drawing: Drawing
     titles: Mapping[str, tuple[str, str]] = field(default_factory=dict)

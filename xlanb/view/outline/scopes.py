@@ -19,9 +19,9 @@ Path = tuple[str, ...]
 
 FORWARD, BACKWARD = "forward", "backward"
 INITIALIZERS = "initializers"
-"""What gives a TensorFlow program's variables their first values: it runs once, not in a step."""
+"""Ops that initialize a TensorFlow program's variables: they run once, not in a step."""
 UNUSED = "unused"
-"""What neither the result nor a side effect depends on."""
+"""Ops that neither the result nor a side effect depends on."""
 _WRAPPER = re.compile(r"(\w+)\((.*)\)$", re.DOTALL)
 # transformations that say nothing of the layer: what is in parentheses is the layer
 _PEELED = frozenset(("vmap", "pmap", "xmap", "remat", "checkpoint", "custom_jvp", "custom_vjp", "linearize"))
@@ -105,7 +105,7 @@ def _extend(path: list[str], names: Iterable[str]) -> None:
 
 
 def _peel(part: str) -> tuple[str, str]:
-    """The direction that the wrappers of a part tell of, and the name inside.
+    """Return the direction by the wrappers of a part, and the name inside.
 
     ("backward", "f") of "transpose(jvp(f))".
     """

@@ -48,7 +48,7 @@ class Contents:
 
     @classmethod
     def of(cls, outline: Outline, ops: Ops) -> Contents:
-        """Those of an outline of these ops."""
+        """Return the contents of an outline of these ops."""
         groups = outline.groups
         children: list[list[int]] = [[] for _ in range(len(groups) + 1)]
         own: list[list[int]] = [[] for _ in range(len(groups) + 1)]
@@ -85,7 +85,7 @@ class TreeBranch:
         return sorted(k for b in self.walk() for k in b.ops)
 
     def shown(self, ops: Ops) -> int:
-        """How many nodes it has when it is open."""
+        """Return the number of nodes when open."""
         return len(self.branches) + sum(ops.is_shown(k) for k in self.ops)
 
 

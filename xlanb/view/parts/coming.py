@@ -10,6 +10,8 @@ from xlanb.explorer.coming import ComingStage
 
 
 def coming_data(coming: Sequence[ComingStage]) -> list[list[Any]]:
-    """Runs of neighbours under one pipeline, each [kind, pipelines around, rounds left, names]."""
+    """Return runs of passes under one pipeline: [kind, enclosing pipelines, iterations left,
+    names].
+    """
     groups = groupby(coming, lambda c: (c.kind, c.pipeline, c.rounds))
     return [[kind, list(path), rounds, [c.name for c in run]] for (kind, path, rounds), run in groups]

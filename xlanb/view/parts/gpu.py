@@ -1,4 +1,4 @@
-"""What XLA:GPU made, as plain data for the Kernels pane.
+"""XLA:GPU's output as plain data for the Kernels pane.
 
 Launches as a timeline, kernels as a table, each with its texts.
 """
@@ -14,7 +14,7 @@ MAX_LAUNCHES = 3000
 MAX_KERNELS = 600
 MAX_LINE = 400
 CHARACTERS_PER_LINE = 400
-"""Of the limit on lines: so many characters of code go into a page."""
+"""Characters of code in a page per line of the limit."""
 
 _ORDER = ("ptx", "sass", "hlo", "triton", "llvm_optimized", "llvm")  # what is kept first where there is too much
 

@@ -176,7 +176,7 @@ def label(item: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _shape(item: Mapping[str, Any]) -> str:
-    """A shape that fits a node, without the note of what was left out of it."""
+    """Return a shape that fits a node, without the note on omissions."""
     text: str = item["s"]
     return _short(text.partition(" ... (")[0], _SHAPE)
 
@@ -187,7 +187,7 @@ def _in_words(computation: str) -> str:
 
 
 def _short(text: str, limit: int) -> str:
-    """Text with its middle left out where it is too long for a node."""
+    """Shorten a text in its middle if it is too long for a node."""
     if len(text) <= limit:
         return text
     head = limit // 2 - 1

@@ -15,7 +15,7 @@ _ASM_LABEL = re.compile(r"^(\"[^\"]*\"|[A-Za-z_$][\w.$]*):")
 
 _KERNEL_LINES = 40  # of one kernel, where not all is kept
 MAX_CHARACTERS = 4_000_000
-"""Of one text in a page: packed that is some hundred kilobytes."""
+"""Characters of one text in a page: packed, some hundred kilobytes."""
 
 
 def code_data(record: CodeRecord, max_lines: int = 1500, max_characters: int = MAX_CHARACTERS) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def code_data(record: CodeRecord, max_lines: int = 1500, max_characters: int = M
 
 
 def code_characters(data: dict[str, Any]) -> int:
-    """Of the lines that the data of a text hold."""
+    """Count the characters of the lines in a text's data."""
     return sum(map(len, data["lines"]))
 
 

@@ -96,7 +96,7 @@ def dimension_axes(sharding: HloSharding, mesh: Mesh) -> list[tuple[AxisRef, ...
 
 
 def _merged(parts: Sequence[AxisRef], mesh: Mesh) -> tuple[AxisRef, ...]:
-    """Parts of one axis that follow each other as one, the whole axis without its bounds."""
+    """Merge consecutive parts of one axis; a whole axis has no bounds."""
     out: list[AxisRef] = []
     for part in parts:
         last = out[-1] if out else None
@@ -235,7 +235,7 @@ class Shardings:
         return found[1]
 
     def take_new(self) -> dict[str, Data]:
-        """What came since it was asked last."""
+        """Return the entries that are new since the last call."""
         new, self._new = self._new, {}
         return new
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from xlanb.view.pool import Pool
 
 MAX_LINES: Final = 20_000
-"""Of one side between what both begin and end with; longer ones are shown as replaced."""
+"""Lines of one side between common beginning and end; longer texts are shown as replaced."""
 
 _CONTEXT: Final = 3
 
@@ -44,7 +44,7 @@ def text_pairs(before: Sequence[str], after: Sequence[str]) -> Iterator[Pair]:
 
 
 def text_diff(pool: Pool, name: str, before: str, after: str) -> list[dict[str, Any]]:
-    """Rows of what differs, as `diff_rows` gives them for HLO; up to the pool's limit."""
+    """Return rows of differences, as `diff_rows` does for HLO; up to the pool's limit."""
     pairs = list(text_pairs(before.splitlines(), after.splitlines()))
     near: set[int] = set()
     for k, (old, new) in enumerate(pairs):

@@ -1,4 +1,4 @@
-"""What all figures share: their style, and bars that fit a screen."""
+"""The common style of all figures, and bars that fit a screen."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def escaped(text: str) -> str:
 
 
 def labelled(text: str) -> str:
-    """A name as an axis shows it: escaped, its middle left out where it is long."""
+    """Return a name for an axis: escaped, a long one shortened in its middle."""
     short = text if len(text) <= _LABEL else f"{text[: _LABEL // 2 - 2]}...{text[1 - _LABEL // 2 :]}"
     return escaped(short)
 

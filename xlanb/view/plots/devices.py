@@ -78,7 +78,7 @@ def _waits(timeline: DeviceTimeline) -> Iterator[tuple[float, int, float, int]]:
 
 
 def _joined(waits: Iterator[tuple[float, int, float, int]]) -> dict[str, list[Any]]:
-    """Lines as plotly takes them, with gaps between them; the first ones where there are many."""
+    """Return lines for plotly, with gaps between them; of many, the first ones."""
     shown = list(islice(waits, _MOST_LINES))
     x = [v for came, _, went, _ in shown for v in (came * 1e6, went * 1e6, None)]
     y = [v for _, late, _, waiting in shown for v in (f"device {late}", f"device {waiting}", None)]

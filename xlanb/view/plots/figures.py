@@ -1,4 +1,4 @@
-"""Which figure an object is drawn as: what its `plot()` gives."""
+"""The figure of each kind of object, as its `plot()` returns it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of results as figures: after each pass, and after those that a bisection looked at."""
+"""Errors of results as figures: after each pass, or after those that a bisection evaluated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xlanb.view.plots.chart import CHANGED, FAULT, RUN, graph_objects, labelled,
 
 _MOST_RESULTS: Final = 6
 _FLOOR: Final = 1e-18
-"""Where an error of zero is drawn: a logarithm has no place for it."""
+"""The position of a zero error on a logarithmic axis."""
 
 
 def numerics_figure(numerics: Numerics) -> Any:

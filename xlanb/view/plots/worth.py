@@ -1,4 +1,4 @@
-"""What each pass is worth, and the modules of a dump, as figures."""
+"""The worth of each pass, and the modules of a dump, as figures."""
 
 from __future__ import annotations
 

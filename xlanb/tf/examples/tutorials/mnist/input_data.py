@@ -96,10 +96,10 @@ class DataSet:
 
 
 def read_idx(path: str | Path) -> Array:
-    """The array of an IDX file of unsigned bytes, packed by gzip or not.
+    """Read an IDX file of unsigned bytes, gzipped or not.
 
     Raises:
-        DataError: it is none, or is cut short.
+        DataError: it is not an IDX file, or is truncated.
     """
     data = Path(path).read_bytes()
     if data[:2] == b"\x1f\x8b":
