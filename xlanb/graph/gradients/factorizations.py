@@ -127,7 +127,7 @@ def _thin(x: Tensor, by_x: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return first, by_first - matmul(rest, matmul(by_rest, first, adjoint_a=True))
 
 
-# ------------------------------------------------------------------------------------------- tridiagonal matrices
+# ----------------------------------------------------------------------------- tridiagonal matrices
 
 
 def _after(x: Tensor, axis: int) -> Tensor:

@@ -143,7 +143,8 @@ def gradient_body(op: Operation) -> Graph:
     function = _function(op, op.get_attr("f"))
     if len(op.inputs) != len(function.inputs) + len(function.outputs) or len(op.outputs) != len(function.inputs):
         raise GraphValueError(
-            f"{function!r} needs {len(function.inputs) + len(function.outputs)} inputs and {len(function.inputs)} outputs: {op.describe()}"
+            f"{function!r} needs {len(function.inputs) + len(function.outputs)} inputs and "
+            f"{len(function.inputs)} outputs: {op.describe()}"
         )
     body = Graph(f"{function.name}_gradient")
     body.functions = op.graph.functions
@@ -162,7 +163,7 @@ def gradient_body(op: Operation) -> Graph:
     return body
 
 
-# ------------------------------------------------------------------------------------------------------- branches
+# ----------------------------------------------------------------------------------------- branches
 
 
 @register_gradient("If", "StatelessIf")
@@ -237,7 +238,7 @@ def _gradient_types(
     return found
 
 
-# ---------------------------------------------------------------------------------------------------------- loops
+# -------------------------------------------------------------------------------------------- loops
 
 
 @register_gradient("While", "StatelessWhile")

@@ -43,7 +43,7 @@ def _sparse_to_dense(op: Operation, grad: Tensor) -> list[Any]:
     return [None, None, at_places, elsewhere]
 
 
-# --------------------------------------------------------------------------------------------------------- segments
+# ----------------------------------------------------------------------------------------- segments
 
 
 @register_gradient("SparseSegmentSum", "SparseSegmentSumWithNumSegments")
@@ -75,7 +75,7 @@ def _to_rows(op: Operation, by_row: Tensor) -> list[Any]:
     return [by_data, *[None] * (len(op.inputs) - 1)]
 
 
-# --------------------------------------------------------------------------------------------- sparse and ragged rows
+# --------------------------------------------------------------------------- sparse and ragged rows
 
 not_differentiable("RaggedRange")
 

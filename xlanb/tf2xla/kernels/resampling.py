@@ -45,7 +45,7 @@ def _checked(ctx: OpContext, weights: Callable[[int, int, int], Array], out: int
     return weights(out, size, axis).astype(np.float32)
 
 
-# ------------------------------------------------------------------------------------------- bicubic
+# ------------------------------------------------------------------------------------------ bicubic
 
 
 def _cubic(ctx: OpContext, out: int, size: int, _: int) -> Array:
@@ -96,7 +96,7 @@ def _bicubic_grad(ctx: OpContext) -> HloInstruction:
     return _resampled_back(ctx, lambda *sizes: _cubic(ctx, *sizes))
 
 
-# ---------------------------------------------------------------------------------------------- area
+# --------------------------------------------------------------------------------------------- area
 
 
 @register("ResizeArea", constants=(1,), is_compilable=False)
@@ -118,7 +118,7 @@ def _area(ctx: OpContext) -> HloInstruction:
     return _resampled(ctx, weights)
 
 
-# ------------------------------------------------------------------------------- scale and translate
+# ------------------------------------------------------------------------------ scale and translate
 
 
 def _lanczos(radius: float) -> Callable[[Array], Array]:
@@ -189,7 +189,7 @@ def _scale_and_translate_grad(ctx: OpContext) -> HloInstruction:
     return _resampled_back(ctx, _spans(ctx, ctx.constant(2), ctx.constant(3)))
 
 
-# --------------------------------------------------------------------------------------------- crops
+# -------------------------------------------------------------------------------------------- crops
 
 
 @register("CropAndResize", constants=(3,), is_compilable=False, ranks="4 2 1 1")

@@ -11,8 +11,8 @@ from xlanb.view.outline.scopes import Path
 SHOWN, INLINED, PASSED, INPUT, RESULT = ".", "q", "p", "i", "o"
 """How an op is drawn.
 
-As a node; within its users, as `0.1`; as the edges that run through it; on the rim, as a parameter or as the tuple of
-the results.
+As a node; within its users, as `0.1`; as the edges that run through it; on the rim, as a parameter
+or as the tuple of the results.
 """
 
 
