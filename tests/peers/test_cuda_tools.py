@@ -31,8 +31,8 @@ PTX = """\
 }}
 """
 
-# ptxas copies the PTX, nvdisasm prints the line of every `ret`. Like the real tools, neither accepts
-# a variable twice.
+# ptxas copies the PTX, nvdisasm prints the line of every `ret`. Like the real tools, neither
+# accepts a variable twice.
 PTXAS = """
 import re, sys
 text = open(sys.argv[-1]).read()

@@ -1,4 +1,4 @@
-"""JAX functions inside TensorFlow functions: an XlaCallModule with StableHLO bytecode, which jaxlib reads."""
+"""JAX functions inside TensorFlow functions: an XlaCallModule with StableHLO bytecode."""
 
 from __future__ import annotations
 

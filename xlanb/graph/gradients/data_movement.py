@@ -175,7 +175,7 @@ def _segment_prod(op: Operation, grad: Tensor) -> Any:
     return [_gathered(grad, ids)[0] * others, *[None] * (len(op.inputs) - 1)]
 
 
-# -------------------------------------------------------------------------------------- quantization
+# ------------------------------------------------------------------------------------- quantization
 
 
 not_differentiable(
