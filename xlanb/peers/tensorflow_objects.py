@@ -200,6 +200,8 @@ def _of_concrete(tf: Any, function: Any, name: str) -> tuple[Graph, dict[str, An
             _be_variable(tf, nodes[placeholder], variable, new)
         elif placeholder in nodes and _table_types(definition, placeholder, value):
             _be_table(tf, definition, nodes[placeholder], value)
+        elif placeholder in nodes and value.dtype == tf.variant:
+            _be_dataset(tf, definition, nodes[placeholder], value, name)
         elif placeholder in nodes:
             _be_constant(tf, nodes[placeholder], value, name)
     _rename(definition.node, renamed)
@@ -296,6 +298,52 @@ def _be_table(tf: Any, definition: Any, node: Any, value: Any) -> None:
         user.input.append(f"^{fill.name}")
 
 
+def _be_dataset(tf: Any, definition: Any, node: Any, value: Any, function: str) -> None:
+    """Replace a captured data set by the ops that make it.
+
+    Raises:
+        GraphError: TensorFlow cannot write it down, as it cannot for other variants.
+    """
+    part = tf.compat.v1.GraphDef()
+    try:
+        part.ParseFromString(tf.raw_ops.DatasetToGraphV2(input_dataset=value, external_state_policy=1).numpy())
+    except (tf.errors.OpError, TypeError) as error:
+        told = str(error).partition("\n")[0]
+        raise GraphError(f"{function!r} captures {node.name!r}, a variant that is not a data set: {told}") from error
+    result = next(n for n in part.node if n.op == "_Retval")
+    made = _node_of(result.input[0])
+    name = node.name
+    names = {n.name: name if n.name == made else f"{name}/{n.name}" for n in part.node if n is not result}
+    definition.node.remove(node)
+    ours = [n for n in part.node if n is not result]
+    for n in ours:
+        if n.op == "Const" and n.attr["dtype"].type == tf.resource.as_datatype_enum:
+            _be_dummy(part, n, function)
+    _rename(ours, names)
+    for n in ours:
+        n.name = names[n.name]
+    definition.node.extend(ours)
+    known = {f.signature.name for f in definition.library.function}
+    definition.library.function.extend(f for f in part.library.function if f.signature.name not in known)
+
+
+_OWN_STATE = re.compile("Shuffle.*Dataset.*|CacheDatasetV2")
+
+
+def _be_dummy(part: Any, node: Any, function: str) -> None:
+    """Replace a shuffle's seeds, which are its inputs too, or a cache.
+
+    Raises:
+        GraphError: It is another resource, such as a table.
+    """
+    users = _users(part, node.name)
+    other = next((u.op for u in users if not _OWN_STATE.fullmatch(u.op)), None)
+    if other is not None:
+        raise GraphError(f"{function!r} captures a data set whose {other} uses a resource, which is not supported")
+    node.op = "DummySeedGenerator"
+    node.attr.clear()
+
+
 def _users(definition: Any, name: str) -> list[Any]:
     return [n for n in definition.node if any(_node_of(i) == name for i in n.input)]
 
@@ -307,8 +355,8 @@ def _node_of(text: str) -> str:
 def _be_constant(tf: Any, node: Any, value: Any, function: str) -> None:
     if value.dtype in {tf.resource, tf.variant} or not hasattr(value, "numpy"):
         raise GraphError(
-            f"{function!r} captures {node.name!r}, a {value.dtype.name} that is not a variable: hash tables, "
-            "iterators and the like are not supported"
+            f"{function!r} captures {node.name!r}, a {value.dtype.name} that is not a variable, a table or a data set: "
+            "iterators and the like are not supported; create them in the function"
         )
     node.op = "Const"
     node.attr.clear()

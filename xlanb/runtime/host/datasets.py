@@ -5,6 +5,7 @@ A data set describes how to produce elements; an iterator traverses it across ru
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -159,9 +160,10 @@ def _map(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[An
     return [DatasetValue(lambda walk: (tuple(_called(op, "f", walk, e, captured)) for e in source.elements(walk)))]
 
 
-@host("FilterDataset")
+@host("FilterDataset", "ParallelFilterDataset")
 def _filter(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    source, captured = _dataset(op, inputs[0]), list(inputs[1:])
+    source = _dataset(op, inputs[0])
+    captured = list(inputs[1:] if op.type == "FilterDataset" else inputs[1:-1])
     return [
         DatasetValue(
             lambda walk: (
@@ -182,11 +184,53 @@ def _flat_map(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequen
     return [DatasetValue(elements)]
 
 
-@host("InterleaveDataset")
+@host("TakeWhileDataset")
+def _take_while(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    source, captured = _dataset(op, inputs[0]), list(inputs[1:])
+
+    def holds(walk: Walk, element: Element) -> bool:
+        return bool(np.asarray(_called(op, "predicate", walk, element, captured)[0]))
+
+    return [DatasetValue(lambda walk: itertools.takewhile(lambda e: holds(walk, e), source.elements(walk)))]
+
+
+def _state_and_captured(op: Operation, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    count = len(op.attrs["Tstate"])
+    return list(inputs[1 : 1 + count]), list(inputs[1 + count :])
+
+
+@host("ScanDataset")
+def _scan(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    """The function gets the state and an element, and returns the next state and a new element."""
+    source = _dataset(op, inputs[0])
+    first, captured = _state_and_captured(op, inputs)
+
+    def elements(walk: Walk) -> Iterator[Element]:
+        state = first
+        for e in source.elements(walk):
+            results = _called(op, "f", walk, [*state, *e], captured)
+            state = results[: len(state)]
+            yield tuple(results[len(state) :])
+
+    return [DatasetValue(elements)]
+
+
+@host("ReduceDataset")
+def _reduce(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
+    source = _dataset(op, inputs[0])
+    held, captured = _state_and_captured(op, inputs)
+    walk = Walk(state)
+    for e in source.elements(walk):
+        held = _called(op, "f", walk, [*held, *e], captured)
+    return held
+
+
+@host("InterleaveDataset", "ParallelInterleaveDatasetV4")
 def _interleave(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     """Interleave `cycle_length` data sets, `block_length` elements of each in turn."""
-    source, captured = _dataset(op, inputs[0]), list(inputs[1:-2])
-    cycle, block = int(inputs[-2]), int(inputs[-1])
+    sizes = 2 if op.type == "InterleaveDataset" else 5
+    source, captured = _dataset(op, inputs[0]), list(inputs[1:-sizes])
+    cycle, block = (int(v) for v in inputs[len(inputs) - sizes :][:2])
     if cycle < 1 or block < 1:
         raise _fail(op, f"cycle_length and block_length must be positive, not {cycle} and {block}")
 
@@ -281,13 +325,111 @@ def _shard(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[
     return [DatasetValue(lambda walk: (e for i, e in enumerate(source.elements(walk)) if i % shards == index))]
 
 
-@host("PrefetchDataset", "CacheDataset", "ModelDataset", "OptimizeDataset")
+@host("PrefetchDataset", "CacheDataset", "CacheDatasetV2", "ModelDataset", "OptimizeDataset", "OptionsDataset",
+      "FinalizeDataset", "RewriteDataset")  # fmt: skip
 def _same(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     """Return the data set: ops that only affect speed are no-ops here."""
     return [_dataset(op, inputs[0])]
 
 
-@host("ShuffleDataset", "ShuffleDatasetV3")
+@host("AssertCardinalityDataset")
+def _assert_cardinality(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    source, wanted = _dataset(op, inputs[0]), int(inputs[1])
+
+    def elements(walk: Walk) -> Iterator[Element]:
+        count = 0
+        for count, e in enumerate(source.elements(walk), 1):
+            if 0 <= wanted < count:
+                raise _fail(op, f"Input dataset was expected to contain {wanted} elements but contained more")
+            yield e
+        if 0 <= wanted != count:
+            raise _fail(op, f"Input dataset was expected to contain {wanted} elements but contained only {count}")
+
+    return [DatasetValue(elements)]
+
+
+@host("UniqueDataset")
+def _unique(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    source = _dataset(op, inputs[0])
+
+    def elements(walk: Walk) -> Iterator[Element]:
+        seen: set[Any] = set()
+        for e in source.elements(walk):
+            key = tuple((a.dtype.str, a.shape, repr(a.tolist())) for a in map(np.asarray, e))
+            if key not in seen:
+                seen.add(key)
+                yield e
+
+    return [DatasetValue(elements)]
+
+
+@host("WindowDataset")
+def _window(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    """A data set for each component: every `stride`th of the elements from each `shift`th one on."""
+    source = _dataset(op, inputs[0])
+    size, shift, stride = (int(v) for v in inputs[1:4])
+    drops = bool(np.asarray(inputs[4]))
+    if min(size, shift, stride) < 1:
+        raise _fail(op, f"size, shift and stride must be positive, not {size}, {shift} and {stride}")
+    reach = (size - 1) * stride + 1
+
+    def elements(walk: Walk) -> Iterator[Element]:
+        held: list[Element] = []
+        skip = 0
+        for e in source.elements(walk):
+            if skip:
+                skip -= 1
+                continue
+            held.append(e)
+            if len(held) == reach:
+                yield _windowed(held, stride)
+                skip = max(0, shift - reach)
+                held = held[shift:]
+        while held and not drops:
+            yield _windowed(held, stride)
+            held = held[shift:]
+
+    return [DatasetValue(elements)]
+
+
+def _windowed(held: Sequence[Element], stride: int) -> Element:
+    return tuple(_of_parts([e[i] for e in held[::stride]]) for i in range(len(held[0])))
+
+
+def _of_parts(parts: Sequence[Any]) -> DatasetValue:
+    return DatasetValue(lambda _walk: ((p,) for p in parts))
+
+
+@dataclass(frozen=True)
+class SeedGenerator:
+    """The seeds of a shuffle, and whether each traversal has an order of its own."""
+
+    seeds: tuple[int, int]
+    reshuffles: bool
+
+
+@host("AnonymousSeedGenerator", "AnonymousRandomSeedGenerator")
+def _seed_generator(_op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    reshuffles = bool(np.asarray(inputs[2])) if len(inputs) > 2 else True
+    return [SeedGenerator((int(inputs[0]), int(inputs[1])), reshuffles), None]
+
+
+@host("DummySeedGenerator", "DummyMemoryCache")
+def _dummy(_op: Operation, _inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    return [None]
+
+
+@host("AnonymousMemoryCache")
+def _memory_cache(_op: Operation, _inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    return [None, None]
+
+
+@host("DeleteMemoryCache", "DeleteSeedGenerator")
+def _deleted(_op: Operation, _inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    return []
+
+
+@host("ShuffleDataset", "ShuffleDatasetV2", "ShuffleDatasetV3", "ShuffleAndRepeatDatasetV2")
 def _shuffle(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
     """Shuffle within a buffer of the given size.
 
@@ -296,11 +438,22 @@ def _shuffle(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence
     source, size = _dataset(op, inputs[0]), int(inputs[1])
     if size < 1 and size != -1:
         raise _fail(op, f"buffer_size must be positive, not {size}")
-    seeds = [int(v) % 2**64 for v in inputs[2:4]]
+    given = _seeds_of(op, inputs)
+    seeds = [v % 2**64 for v in given.seeds]
     makers = np.random.SeedSequence(seeds if any(seeds) else None)
-    again = bool(op.attrs.get("reshuffle_each_iteration", True))
+    again = given.reshuffles
+    rounds = int(inputs[4]) if op.type == "ShuffleAndRepeatDatasetV2" else 1
 
     def elements(walk: Walk) -> Iterator[Element]:
+        for _ in itertools.repeat(None) if rounds < 0 else range(rounds):
+            is_empty = True
+            for e in shuffled(walk):
+                is_empty = False
+                yield e
+            if is_empty:
+                return
+
+    def shuffled(walk: Walk) -> Iterator[Element]:
         sequence = makers.spawn(1)[0] if again else makers
         generator = np.random.Generator(np.random.Philox(sequence))
         buffer: list[Element] = []
@@ -314,17 +467,37 @@ def _shuffle(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence
     return [DatasetValue(elements)]
 
 
+def _seeds_of(op: Operation, inputs: Sequence[Any]) -> SeedGenerator:
+    if op.type != "ShuffleDatasetV2":
+        return SeedGenerator((int(inputs[2]), int(inputs[3])), bool(op.attrs.get("reshuffle_each_iteration", True)))
+    if inputs[2] is not None and not isinstance(inputs[2], SeedGenerator):
+        raise _fail(op, f"the seed generator is a {type(inputs[2]).__name__}")
+    return inputs[2] or SeedGenerator((0, 0), reshuffles=True)
+
+
 def _drawn(buffer: list[Element], generator: np.random.Generator) -> Element:
     index = int(generator.integers(len(buffer)))
     buffer[index], buffer[-1] = buffer[-1], buffer[index]
     return buffer.pop()
 
 
-@host("BatchDataset", "BatchDatasetV2")
+@host("BatchDataset", "BatchDatasetV2", "ParallelBatchDataset")
 def _batch(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     source, size = _dataset(op, inputs[0]), int(inputs[1])
-    drop = bool(np.asarray(inputs[2])) if len(inputs) > 2 else False
+    drop = bool(np.asarray(inputs[-1])) if len(inputs) > 2 else False
     return [DatasetValue(lambda walk: _batches(op, source.elements(walk), size, drop, _stacked))]
+
+
+@host("MapAndBatchDataset")
+def _map_and_batch(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    source, captured, size = _dataset(op, inputs[0]), list(inputs[1:-3]), int(inputs[-3])
+    drop = bool(np.asarray(inputs[-1]))
+
+    def elements(walk: Walk) -> Iterator[Element]:
+        mapped = (tuple(_called(op, "f", walk, e, captured)) for e in source.elements(walk))
+        yield from _batches(op, mapped, size, drop, _stacked)
+
+    return [DatasetValue(elements)]
 
 
 def _batches(
@@ -388,6 +561,11 @@ def _held(resources: Resources, op: Operation) -> IteratorValue:
 @host("Iterator", "IteratorV2", "AnonymousIteratorV2")
 def _iterator(op: Operation, _inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
     return [_held(state.resources, op)]
+
+
+@host("AnonymousIteratorV3")
+def _anonymous(op: Operation, _inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    return [IteratorValue(op.name)]
 
 
 @host("OneShotIterator")
