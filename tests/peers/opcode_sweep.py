@@ -1,7 +1,7 @@
 """Compare compiled code, evaluator and the real XLA:CPU for every HLO opcode and element type.
 
-    python -m tests.peers.opcode_sweep [--only dot,add] [--types f32,s8] [--share 0.1] [--seed 0]
-    [--list FILE]
+    python -m tests.peers.opcode_sweep [--only dot,add] [--types f32,s8] [--share 0.1]
+                                       [--seed 0] [--list FILE]
 
 A case is right if all three results are equal, or all reject it. Prints the number of cases of each
 class, and each failure.

@@ -47,9 +47,9 @@ class PassMagics(Magics):
             def no_double_negation(module):
                 for c in module.post_order():
                     for i in c.post_order():
-                        if i.opcode is HloOpcode.NEGATE and i.operands[0].opcode is
-                        HloOpcode.NEGATE:
-                            c.replace(i, i.operands[0].operands[0])
+                        x = i.operands[0] if i.operands else i
+                        if i.opcode is HloOpcode.NEGATE and x.opcode is HloOpcode.NEGATE:
+                            c.replace(i, x.operands[0])
         """
         __tracebackhide__ = True
         options = options_of(self.xla_pass, line)
