@@ -251,7 +251,7 @@ def traced(text: str, pass_name: str) -> Trace:
     chosen = pipeline()
     if pass_name not in chosen.names:
         chosen = HloPassPipeline("some", [PASSES[name]() for name in ("cse", pass_name, "dce", "fusion")])
-    with observing(Nobody()):  # causes are told to observers only
+    with observing(Nobody()):  # causes are reported to observers only
         results = list(chosen.steps(module))
     for n, r in enumerate(results, 1):
         trace.stages.append(Stage("hlo_pass", r.name, r.before, r.after, index=n, pipeline=r.pipeline))
@@ -353,7 +353,7 @@ def _programs(
     rule: Rule, beside: list[str], faults: Callable[[], Iterator[Candidate]]
 ) -> Iterator[tuple[Program, Iterator[Candidate]]]:
     for text in texts_of(rule):
-        with suppress(XlanbError):  # what was drawn need not be a program
+        with suppress(XlanbError):  # a drawing need not be a program
             yield program(together([beside[0], text, *beside[1:]])), faults()
 
 

@@ -156,7 +156,7 @@ def _in_process(name: str) -> Row:
 def measured(name: str) -> Row:
     """A row, but for its name."""
     os.environ |= {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    os.environ.pop("XLANB_CACHE_DIR", None)  # would keep what is to be compiled
+    os.environ.pop("XLANB_CACHE_DIR", None)  # would cache compilations
     model = _models()[name]
     if name.startswith("Keras"):
         calls, row = model.make()

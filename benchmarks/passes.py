@@ -198,7 +198,7 @@ def table() -> pd.DataFrame:
     """
     rows = []
     programs = _programs()
-    gc.freeze()  # what JAX keeps alive is none of a pass's business: each collection would walk it
+    gc.freeze()  # each collection would walk the objects that JAX keeps alive
     for name, text, real in programs:
         module = parse(text)
         plain = milliseconds(module, pipeline())

@@ -13,7 +13,7 @@ from xlanb.hooks import TYPE_CHECKING, set_providers
 if TYPE_CHECKING:
     from typing import Any
 
-# the face: name -> where it lives
+# the face: name -> its module
 _FACE = {
     "Compilation": "xlanb.explorer.live",
     "cluster": "xlanb.clustering.clustering",

@@ -201,7 +201,7 @@ def _meaning(name: str, text: str, *, strict: bool) -> dict[str, Any]:
     if name == "tf_xla_auto_jit" and text == "fusible":
         return {"tf_xla_auto_jit": 1, "tf_xla_ops_to_cluster": ("FUSIBLE",)}
     if name == "tf_xla_auto_jit" and re.fullmatch(r"single-gpu\(\d+\)", text):
-        return {}  # it asks for graphs on one GPU alone
+        return {}  # it applies only to graphs on one GPU
     if own is not None:
         return {name: _value(name, own.default, text)}
     if name in OLD_FLAGS:

@@ -10,7 +10,7 @@ from xlanb.hooks import Hook
 render_traceback: Final[Hook[[Any], list[str]]] = Hook("errors.render_traceback")
 """The lines that IPython shows of an `XlanbError`."""
 
-_FEW: Final = 12  # names that a message lists where none is near
+_FEW: Final = 12  # names that a message lists if none is near
 
 
 class XlanbError(Exception):

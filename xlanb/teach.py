@@ -40,7 +40,7 @@ __all__ = [
 _OPEN, _RIGHT, _WRONG, _NOTE = "open", "right", "wrong", "note"
 _MARKS = {_OPEN: "…", _RIGHT: "✓", _WRONG: "✗", _NOTE: "→"}
 _COLOURS = {_OPEN: "#8a94a3", _RIGHT: "#1a7f4b", _WRONG: "#c0392b", _NOTE: "#2867d6"}
-# What an answer of the wrong kind makes a predicate raise; a bug of another kind is to be seen.
+# Exceptions of a predicate on an answer of the wrong type; other exceptions are bugs, and raised.
 _ANSWER_FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError, XlanbError)
 
 

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except XlanbError as error:
         return _fail(explained(error), type(error).__name__ if as_json else "")
     except BrokenPipeError:
-        # The reader has gone; what is still in the buffer must not raise when Python ends.
+        # The reader has closed the pipe; the buffer must not raise when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:

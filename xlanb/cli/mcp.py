@@ -278,7 +278,7 @@ def _answer(words: Sequence[str], names: Sequence[str], args: str, as_json: bool
     except OSError as error:
         raise ToolError(str(error)) from error
     finally:
-        # What a user's file printed goes to the standard error while the server runs, not later.
+        # Output of a user's file goes to the standard error while the server runs, not later.
         sys.stdout.flush()
     return _cut(json_text(result.data) if as_json else result.text.rstrip("\n"), characters)
 

@@ -65,7 +65,7 @@ def must_be_constant(
     for node in reversed(order):
         op = graph.op(node)
         if op.type in _METADATA:
-            continue  # it asks for a shape alone
+            continue  # it needs only the shape
         wanted = None if node in found else set(_constant_positions(op))
         if wanted is not None and not wanted:
             continue
@@ -122,7 +122,7 @@ def check_arity(graph: Graph) -> None:
             if missing:
                 raise GraphValueError(f"{node} lacks the attribute {missing[0]!r}")
             if any(n not in op.attrs for n in lists):
-                continue  # a default of the op, which says nothing about this node's tensors
+                continue  # a default of the op, which does not describe this node's tensors
             count = sum(_count(op, a) for a in args)
             if count != len(tensors):
                 names = ", ".join(a.name for a in args) or "none"

@@ -155,7 +155,7 @@ class _Replacement:
         merged = []
         for index, (by_call, by_run) in enumerate(zip(call.outputs, run.outputs, strict=True)):
             dtype = by_call.dtype
-            # A result that nobody reads needs no merge.
+            # An unused result needs no merge.
             read = bool(self.call.outputs[index].uses)
             merge = (
                 self._node("_XlaMerge", f"merge_oidx_{index}", [by_call, by_run], [dtype], T=dtype) if read else None

@@ -207,7 +207,7 @@ class Candidates:
 
     def _unasked(self, op: Operation) -> str:
         device = device_of(op)
-        self._scope(op)  # of a device for which nothing is compiled that is no question
+        self._scope(op)  # a device without compilation is rejected before
         is_asked = self._options.compiles(device, is_asked=is_asked_for(op, self._options))
         return "" if is_asked else f"compilation is not requested on {device}"
 

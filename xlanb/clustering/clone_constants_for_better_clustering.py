@@ -12,7 +12,7 @@ from xlanb.clustering.node_graph import CONSTANT
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation
 
-_IN_PLACE = frozenset({"InplaceUpdate", "InplaceAdd", "InplaceSub"})  # they write into what they read
+_IN_PLACE = frozenset({"InplaceUpdate", "InplaceAdd", "InplaceSub"})  # they write to their inputs
 _SMALL = 16  # elements; a constant of so many is not small any more
 
 

@@ -138,7 +138,7 @@ class Cluster(Displayable):
             if (dtype := op.attrs.get("dtype")) is not None:
                 found: DType = dtype
                 return found
-            if op.type in {"Identity", "Enter", "Switch"}:  # what hands the handle on
+            if op.type in {"Identity", "Enter", "Switch"}:  # these forward the handle
                 pending += [t.op for t in op.inputs[:1] if t.op not in pending]
                 pending += [user for t in op.outputs for user in t.uses if user not in pending]
         return None

@@ -123,7 +123,7 @@ def _against_call(name: str, op: Operation, scope: CallScope) -> str:
 
 
 def _holds_variants(op: Operation) -> bool:
-    # What an op gives that nobody knows is read as a variant: that says nothing about its readers.
+    # Outputs of unknown ops are read as variants, which does not count against their users.
     inputs = (t for t in op.inputs if find_op(t.op.type) is not None or t.op.type in op.graph.functions)
     return any(t.dtype.name == "variant" for t in (*inputs, *op.outputs))
 

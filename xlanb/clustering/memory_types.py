@@ -141,7 +141,7 @@ def is_host_output(op: Operation, port: int) -> bool:
     definition = find_op(op.type)
     if not names or definition is None:
         return False
-    # A list of outputs (ShapeN) stands for all of them.
+    # A list of outputs (ShapeN) means all of them.
     outputs = [a.name for a in definition.outputs]
     return (outputs[port] if port < len(outputs) and len(outputs) == len(op.outputs) else outputs[0]) in names
 

@@ -42,7 +42,7 @@ _TABLE = {
     ),
     (WRITE, TENSOR_ARRAY): "TensorArrayV3 TensorArrayScatterV3 TensorArraySplitV3 TensorArrayWriteV3",
 }
-# op type -> (what it does, to what kind of resource)
+# op type -> (kind of access, kind of resource)
 RESOURCE_OPS: dict[str, tuple[str, str]] = {op: kinds for kinds, ops in _TABLE.items() for op in ops.split()}
 
 

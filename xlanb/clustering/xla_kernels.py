@@ -408,7 +408,7 @@ def missing_kernel(op: Operation, device: str = CPU_JIT) -> str:
 def _allows(op: Operation, name: str, allowed: frozenset[str]) -> bool:
     value = _attribute(op, name)
     types = value if isinstance(value, tuple | list) else (value,)
-    # An attribute that nobody knows (of an op that the table of ops lacks) speaks against nothing.
+    # An unknown attribute (of an op outside the op table) matches any kernel.
     return all(t is None or t.base_dtype.short_name in allowed for t in types)
 
 

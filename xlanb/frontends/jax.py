@@ -202,7 +202,7 @@ def jax_module(x: Any, /, *args: Any, **named: Any) -> HloModule:
         return _of_stage(_lowered(x, x, args, named), functools.partial(without_static, x))
     check_function(x)
     call = prepared(x, args, named)
-    # all arguments stay parameters: what is compiled is called as the function is
+    # all arguments remain parameters, so that code is called like the function
     lowered = _lowered(jax.jit(call.function, keep_unused=True), x, call.args, call.named)
     return _of_stage(lowered, call.prepare, call)
 
@@ -526,7 +526,7 @@ def _of_bytes(data: bytes, args: tuple[Any, ...], named: Mapping[str, Any]) -> H
         raise MissingPeerError(
             f"JAX needs flatbuffers to read serialized exports: pip install flatbuffers ({error})"
         ) from error
-    except Exception as error:  # flatbuffers raises whatever the bytes lead it to
+    except Exception as error:  # flatbuffers may raise anything on malformed bytes
         raise XlanbError(
             f"the {len(data)} bytes are neither StableHLO bytecode nor a serialized jax.export.Exported: {error}"
         ) from error

@@ -99,7 +99,7 @@ def is_pending(value: Any) -> bool:
 def pending_result(function: Callable[..., Any], value: Any) -> ArgumentTypeError:
     """Return the error for a function that returns such a value, which would refer to tracers."""
     if inspect.iscoroutine(value):
-        value.close()  # else Python warns that nobody awaits it
+        value.close()  # otherwise Python warns that it was never awaited
     name = getattr(function, "__name__", type(function).__name__)
     return ArgumentTypeError(
         f"{name} returns a {type(value).__name__}, whose values are not computed when it returns: compiled "

@@ -66,7 +66,7 @@ def _open(x: Any, args: tuple[Any, ...], named: dict[str, Any], stage: StageName
         compilation.run_to(stage)
     if not compilation.traces:
         compilation.step()
-    # a live compilation may begin further traces: the widget asks for them anew
+    # a live compilation may begin more traces: the widget reads them again
     return _widget(lambda: compilation.traces, compilation)
 
 

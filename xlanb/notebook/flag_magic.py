@@ -67,7 +67,7 @@ class FlagMagics(Magics):
             set_for_session(None)
             words.remove("reset")
         if words:
-            # The names complete without the dashes: what is said without them is meant with them.
+            # Names complete without the dashes, which are added.
             flags = [w if w.startswith("-") else f"--{w}" for w in words]
             set_for_session(parse_flags(" ".join(flags), current()))
         return FlagsInForce(current())

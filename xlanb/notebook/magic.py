@@ -159,7 +159,7 @@ class XlaMagics(Magics):
                 stack.enter_context(cell_progress(recorder))
                 made = self._run(options, cell, recorder)
         except BaseException:
-            # what was compiled before the failure is worth seeing, and the failed stage most of all
+            # stages before the failure are useful, and the failed stage most of all
             if recorder.traces:
                 self._show(options, observation(_chosen(recorder, options), None, time.perf_counter() - begin), cell)
             raise

@@ -45,7 +45,7 @@ class SavedPage:
         A second call makes another output; the first is unchanged.
         """
         self._display_id = uuid4().hex
-        self._is_lean = is_elsewhere()  # stays so: what is written anew later belongs to the same cell
+        self._is_lean = is_elsewhere()  # fixed: later rewrites belong to the same cell
         self._is_stale = False
         self._publish(update=False)
         _SHOWN.add(self)

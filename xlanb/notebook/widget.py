@@ -319,7 +319,7 @@ class StepWidget(anywidget.AnyWidget):
         bundle = super()._repr_mimebundle_()
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
         whole = traces_text(self.traces)
-        words = whole.splitlines()[0] if in_notebook() else whole  # there the rest stands in the page
+        words = whole.splitlines()[0] if in_notebook() else whole  # there the rest is in the page
         publish_display_data({**(data or {}), "text/plain": words}, metadata)
         self._saved.show()
 

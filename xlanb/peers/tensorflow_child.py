@@ -30,7 +30,7 @@ def serve(folder: Path) -> dict[str, Any]:
     with graph.as_default():
         tf.import_graph_def(definition, name="")
     config = v1.ConfigProto(inter_op_parallelism_threads=1)
-    # Grappler would rewrite the graph first: the partition is to be that of the graph as it is.
+    # Without Grappler, which would rewrite the graph before it is partitioned.
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     config.graph_options.optimizer_options.opt_level = -1
     feeds = dict(zip(request["feeds"], load_arrays(folder / "feeds.npz", request["dtypes"]), strict=True))

@@ -253,7 +253,7 @@ class Conv(Layer):
         return [1, 1, *sizes] if self._first else [1, *sizes, 1]
 
     def _convolve(self, inputs: Tensor) -> Tensor:
-        constant(self.dilation_rate, name="dilation_rate")  # TensorFlow 1 makes it and reads it only where it is not 1
+        constant(self.dilation_rate, name="dilation_rate")  # TensorFlow 1 makes and reads it only if it is not 1
         layout = _layout(self.rank, first=self._first)
         if self.rank == 3:
             return call(

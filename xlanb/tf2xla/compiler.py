@@ -206,7 +206,7 @@ def lower_op(op: Operation, values: dict[Tensor, Value], b: HloBuilder, constant
     for index, output in enumerate(op.outputs):
         value: Value = results[index] if index < len(results) else None
         if output.dtype.is_ref_dtype and value is None and op.inputs:
-            value = values[op.inputs[0]]  # an op on a ref variable hands the variable on
+            value = values[op.inputs[0]]  # an op on a reference variable forwards the variable
         elif output.dtype.name in {"resource", "variant"} and op.type in _HANDS_ON:
             value = values[op.inputs[index]]
         values[output] = value

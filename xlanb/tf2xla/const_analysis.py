@@ -11,8 +11,8 @@ from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation, Tensor, handed_on_from
 from xlanb.tf2xla.registry import kernel
 
-_SHAPE_ONLY = frozenset({"Shape", "ShapeN", "Size", "Rank"})  # they ask for no value
-# op: the attributes that name functions, and how many inputs stand before the functions' own
+_SHAPE_ONLY = frozenset({"Shape", "ShapeN", "Size", "Rank"})  # they need no value
+# op: the attributes that name functions, and the number of inputs before the functions' own
 _FUNCTIONAL: dict[str, tuple[tuple[str, ...], int]] = {
     "PartitionedCall": (("f",), 0),
     "StatefulPartitionedCall": (("f",), 0),

@@ -103,7 +103,7 @@ class _States:
             return
         states = [self.of_tensor[t] for t in op.inputs] + [self.of_op[o] for o in op.control_inputs]
         state: State = frozenset().union(*states)
-        if op.type == "ControlTrigger" and states:  # alive behind what is dead
+        if op.type == "ControlTrigger" and states:  # alive after a dead input
             state = states[0].intersection(*states)
         self.of_op[op] = state
         for tensor in op.outputs:

@@ -23,7 +23,7 @@ from xlanb.tf2xla.context import ConstantValues, NotConstantError
 from xlanb.tf2xla.registry import kernel
 from xlanb.tracing import unobserved
 
-# Sizes that hardly any real dimension has, so that a stand-in is not mistaken for a known size.
+# Sizes that real dimensions rarely have, so that they are not mistaken for known sizes.
 _STAND_INS = (7919, 7907)
 _LARGEST_CONE = 64
 
@@ -179,7 +179,7 @@ def _lowered_shapes(
         element = t.op.attrs.get("dtype") or op.attrs.get("dtype") or op.attrs.get("T") if is_handle else t.dtype
         if element is None or not element.has_numpy_dtype:
             return [None for _ in op.outputs]
-        # A text moves like the number that stands for it when the op is run.
+        # A text is moved like its number when the op is run.
         scalar = np.int32 if element.base_dtype.name == "string" else element.as_numpy_dtype
         shape = array(from_dtype(scalar), [size if n is None else n for n in d])
         feeds[t] = Argument("variable" if is_handle or t.dtype.is_ref_dtype else "parameter", shape)

@@ -9,7 +9,7 @@ from operator import sub
 
 Layers = list[list[int]]
 
-_SETTLED = 2.0  # pixels: what moves less in a sweep upwards stands where it will stand
+_SETTLED = 2.0  # pixels: nodes that move less in an upward sweep are final
 
 
 def order_by_barycentre(layers: Layers, neighbours: Sequence[Sequence[int]], *, downwards: bool) -> Layers:

@@ -30,7 +30,7 @@ _FEWEST: Final = 3  # objects or lists that are worth columns
 _NUMBERS: Final = 8
 _WIDEST: Final = 6
 _SAME: Final = 3  # times that each text is there at least
-_NAMED: Final = "\x01"  # stands for the op_name in an item's text
+_NAMED: Final = "\x01"  # replaces the op_name in an item's text
 # Printable ASCII without quotes, backslashes and the characters that HTML and formulas begin with.
 DIGITS: Final = bytes(c for c in range(ord("!"), ord("~")) if c not in b"\"$&'<>\\`")
 

@@ -75,7 +75,7 @@ MAX_CODE = 12_000_000
 _PROGRAMS = ("bundles", "gpu")
 """Artifacts that are the programs of kernels."""
 _CODE_LINES = (20_000, 5_000, 2_500, 800)
-_PROGRAM_BYTES = 200_000  # the program and the style, which stand beside the payload
+_PROGRAM_BYTES = 200_000  # the program and the style, next to the payload
 _SMALL = 1 << 16  # bytes of what does not keep others from being read
 READ_BYTES = 24 << 20
 """Bytes of an unread dump to read for one page: some seconds."""

@@ -179,7 +179,7 @@ class Pool:
         entry = module.by_name.get(module.entry)
         ordered = [c for c in module.computations if c is not entry]
         kept: list[ComputationRecord] = []
-        if entry is not None:  # the entry is what one looks for: it has its lines first
+        if entry is not None:  # the entry is the most important: it gets its lines first
             left -= min(len(entry.instructions), left)
         for c in ordered:
             if len(c.instructions) <= left:

@@ -23,7 +23,7 @@ from xlanb.view.still import image_html
 
 _CHARACTER: Final = 6.8  # width of a letter, pixels
 _SMALL: Final = 6.2  # width of a letter at an edge, pixels
-_NEAR: Final = 0.32  # share of an edge's way at which its words stand
+_NEAR: Final = 0.32  # position of an edge's label along it
 _LINE: Final = 16.0
 _LONGEST: Final = 34  # letters of a label
 _MOST_NODES: Final = 24  # outside of clusters: beyond it those with the same neighbours are one box

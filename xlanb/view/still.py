@@ -24,9 +24,9 @@ from xlanb.view.payload import Outlines
 
 Box = tuple[float, float, float, float]
 
-_TRIED: Final = (30, 22, 16, 10, 5)  # nodes at first, fewer where they do not fit the width
+_TRIED: Final = (30, 22, 16, 10, 5)  # nodes at first, fewer if they do not fit the width
 _WIDTH: Final = 860.0  # pixels: letters of 12 are still 11 where a page is 800 wide
-_HEIGHT: Final = 560.0  # beyond it the drawing goes on in another column where there is room
+_HEIGHT: Final = 560.0  # beyond it the drawing continues in another column if there is room
 _TALLEST: Final = 1000.0
 _GAP: Final = 36.0
 _EDGE: Final = 14.0

@@ -44,7 +44,7 @@ def table_html(table: pd.DataFrame, *, index: bool = False) -> str:
     shown = table.iloc[:, :_MAX_COLUMNS]
     kinds = [("left" if index else ""), *(_side(shown.iloc[:, k].dtype) for k in range(shown.shape[1]))]
     sides = [side for side in kinds if side]
-    shown = shown.astype(object).where(shown.notna(), "")  # pandas writes <NA> whatever na_rep says
+    shown = shown.astype(object).where(shown.notna(), "")  # pandas writes <NA> regardless of na_rep
     body = shown.to_html(index=index, escape=True, border=0, float_format=_figure)
     for row in re.findall(r"<tr.*?</tr>", body, re.DOTALL):
         placed = row

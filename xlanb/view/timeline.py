@@ -89,7 +89,7 @@ def figure(run: StepStats, before: StepStats | None = None) -> Any:
         margin={"l": 10, "r": 10, "t": 80, "b": 50},
         xaxis={"title": "us since the run began", "rangemode": "tozero"},
         yaxis={"categoryorder": "array", "categoryarray": rows[::-1], "automargin": True, "type": "category"},
-        # above the rows: below them it would lie on the title of the axis
+        # above the rows: below them it would overlap the axis title
         legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"},
     )
     return chart

@@ -164,7 +164,7 @@ def _nested(text: str) -> Any:
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
-            pass  # what JSON has no form for: 1. and errors, which are told apart below
+            pass  # not valid JSON: `1.`, and errors, which are distinguished below
     return _walked(text)
 
 

@@ -136,7 +136,7 @@ def _keyword(reading: Reading, word: str, attribute: str) -> None:
         reading.attributes[attribute] = (left, parser.attributes.array())
     elif c.at("<"):
         reading.attributes[attribute] = parser.attributes.fields_in_brackets()
-    elif c.at_integer():  # no type stands behind it: the colon begins those of the operation
+    elif c.at_integer():  # it has no type: the colon begins the operation's types
         reading.attributes[attribute] = c.whole_number()
     elif c.at('"'):
         reading.attributes[attribute] = c.quoted()

@@ -185,7 +185,7 @@ class RegionScope:
         try:
             return evaluate_instruction(i, operands, max_steps=_FOLDED_DEPTH)
         except XlanbError:
-            return None  # what has no value here is computed when the program runs
+            return None  # unknown values are computed at run time
 
     # -- attributes --------------------------------------------------------------------------------
 

@@ -139,7 +139,7 @@ def _contents(source: Any) -> tuple[bytes | str, str]:
 
 
 _FIELDS = (b"node", b"library", b"version", b"#", b"signature", b"meta_info_def", b"graph_def", b"saved_model_schema")
-# What stands before the text in a line of a log: absl's, TensorFlow's of 2017, Python's.
+# Prefixes of log lines: absl's, TensorFlow's of 2017, Python's.
 _LOG_PREFIX = re.compile(r"^(?:[IWEF]\d{4} |\d{4}-\d\d-\d\d |\[?(?:INFO|WARNING|ERROR|DEBUG)\b).*?\] ?", re.MULTILINE)
 _FIRST_FIELD = re.compile(r"^(?:node|library|versions|signature|meta_info_def|graph_def) *\{", re.MULTILINE)
 

@@ -277,7 +277,7 @@ def _match(last: Operation, keep: Collection[str]) -> _Fold | None:
     if linear is None:
         return None
     affine: Affine | None = (np.ones(linear.channels), np.zeros(linear.channels))
-    with np.errstate(all="ignore"):  # what is not finite is not folded
+    with np.errstate(all="ignore"):  # non-finite values are not folded
         for step in reversed(steps):
             affine = step(affine, linear) if affine is not None else None
     if affine is None or not all(np.all(np.isfinite(part)) for part in affine):

@@ -210,7 +210,7 @@ def merge_common_subgraphs(graph: Graph, keep: Collection[str], fed: Collection[
 
 
 def _key(op: Operation) -> Any:
-    # `_class` asks for a place, not for a value: it does not tell operations apart.
+    # `_class` requests a placement and does not affect the value.
     attrs = tuple(sorted((k, _attr_key(v)) for k, v in op.attrs.items() if k != "_class"))
     inputs: tuple[Any, ...] = tuple((t.op, t.value_index) for t in op.inputs)
     return op.type, op.device, attrs, inputs

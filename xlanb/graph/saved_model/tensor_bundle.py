@@ -67,7 +67,7 @@ def _check_claimed(name: str, size: int, shard: Path) -> None:
     """Raise if tensors take more bytes than their file has: they overlap, and would exhaust
     memory.
     """
-    there = shard.stat().st_size if shard.exists() else size  # a missing file is told when it is read
+    there = shard.stat().st_size if shard.exists() else size  # a missing file is reported when it is read
     if size > there:
         raise DataLossError(
             f"{str(shard)!r}: the tensors up to {name!r} take {size} bytes, but it has {there}: "

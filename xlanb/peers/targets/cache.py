@@ -73,7 +73,7 @@ def keep(folder: Path, key: str, made: Path) -> Path:
         made.rename(kept)
     except OSError:
         if not (kept / "answer.json").is_file():
-            return made  # another disk, or a full one: it stays where it is
+            return made  # another disk, or a full one: it is not moved
         shutil.rmtree(made, ignore_errors=True)
     _trim(folder, kept)
     return kept

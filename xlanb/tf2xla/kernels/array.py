@@ -24,7 +24,7 @@ from xlanb.tf2xla.registry import register
 def _const(ctx: OpContext) -> HloInstruction | None:
     value = np.asarray(ctx.attr("value"))
     if value.dtype.kind in "OSU":
-        return None  # a string, which has no HLO: only Assert, which does nothing, may take it
+        return None  # a string, which has no HLO: only Assert, which is dropped, may use it
     return constant(ctx.b, value)
 
 

@@ -29,7 +29,7 @@ def body_of(ctx: OpContext, name: str) -> Graph:
 def held(ctx: OpContext, value: Value, b: HloBuilder | None = None) -> HloInstruction:
     """The HLO of an input; of a variable, its value now."""
     if isinstance(value, Store | PendingList) and getattr(value, "value", None) is None:
-        return (b or ctx.b).constant(np.zeros((), np.bool_))  # nobody reads it before it has a form
+        return (b or ctx.b).constant(np.zeros((), np.bool_))  # it is not read before its shape is known
     if isinstance(value, VariableState):
         return ctx.value_of(value)
     if value is None or isinstance(value, PendingList):

@@ -55,7 +55,7 @@ def places_of(ctx: OpContext, mask: HloInstruction) -> HloInstruction:
     b, n = ctx.b, mask.array_shape.dimensions[0]
     target = b.subtract(running_count(ctx, mask), broadcast_to(b, scalar_of(ctx, _S32, 1), [n]))
     outside = broadcast_to(b, scalar_of(ctx, _S32, n), [n])
-    target = b.select(mask, target, outside)  # what is out of bounds is not written
+    target = b.select(mask, target, outside)  # out-of-bounds indices are skipped
     zeros = broadcast_to(b, scalar_of(ctx, _S32, 0), [n])
     return scatter_rows(ctx, zeros, target, b.iota(array(_S32, [n]), 0), None)
 

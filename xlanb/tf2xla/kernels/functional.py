@@ -30,7 +30,7 @@ def _call(ctx: OpContext) -> Sequence[Value]:
 @register("If", "StatelessIf", "XlaIf")
 def _if(ctx: OpContext) -> Sequence[Value]:
     condition = ctx.input(0)
-    if condition.array_shape.element_type is not PrimitiveType.PRED:  # a number is true where it is not zero
+    if condition.array_shape.element_type is not PrimitiveType.PRED:  # a number is true if it is not zero
         zero = ctx.b.constant(np.zeros((), condition.array_shape.dtype))
         condition = ctx.b.compare(condition, zero, "NE")
     if condition.array_shape.rank:
@@ -140,7 +140,7 @@ def _while(ctx: OpContext) -> Sequence[Value]:
     state = ctx.b.tuple([held(ctx, v) for v in ctx.values])
     loop = Body(ctx, body, ctx.values, known, state)
     results = loop.results
-    # what was known goes round as it came in
+    # known values are loop invariant
     after = [
         loop.after(i) if isinstance(v, VariableState) or i >= len(results) else results[i]
         for i, v in enumerate(ctx.values)

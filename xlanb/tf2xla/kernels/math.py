@@ -202,7 +202,7 @@ def _cast(ctx: OpContext) -> HloInstruction:
     source = x.array_shape.element_type
     if source is target:
         return x
-    if target.text == "pred":  # true is what is not zero
+    if target.text == "pred":  # true if not zero
         zero = ctx.b.broadcast_in_dim(scalar(ctx, x, 0), x.array_shape.dimensions, [])
         return ctx.b.compare(x, zero, "NE")
     if source.is_complex and not target.is_complex:

@@ -187,7 +187,7 @@ def normal(ctx: OpContext, g: Generator, dims: tuple[int, ...], kind: PrimitiveT
     return ctx.b.convert(ctx.b.reshape(flat, dims), kind)
 
 
-_CANDIDATES = 24  # that fewer than four of them lie within two deviations has probability 1e-25
+_CANDIDATES = 24  # fewer than four of them are within two deviations with probability 1e-25
 
 
 def truncated_normal(ctx: OpContext, g: Generator, dims: tuple[int, ...], kind: PrimitiveType) -> HloInstruction:

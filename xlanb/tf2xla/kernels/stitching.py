@@ -40,7 +40,7 @@ def _stitch(ctx: OpContext) -> HloInstruction:
     size = int(where.max()) + 1 if where.size else 0
     if size > 2 * where.size + 2**20:
         ctx.fail(f"index {size - 1} is out of range for {where.size} rows")
-    # behind all rows stands one of zeros, for what no index names
+    # a last row of zeros, for missing indices
     ctx.check_constant([size])
     source = np.full([size], where.size, np.int32)
     source[where] = np.arange(where.size)

@@ -78,7 +78,7 @@ def _parts(ctx: OpContext, held: HloInstruction) -> tuple[HloInstruction, HloIns
     """Return the buffer, and the number of filled rows if it can change."""
     shape = held.shape
     is_pushed = isinstance(shape, TupleShape) and len(shape.shapes) > 1
-    if held.opcode is HloOpcode.TUPLE:  # made here: what is known of its parts stays known
+    if held.opcode is HloOpcode.TUPLE:  # made here: its parts remain known
         return held.operands[0], held.operands[1] if is_pushed else None
     return ctx.b.get_tuple_element(held, 0), ctx.b.get_tuple_element(held, 1) if is_pushed else None
 

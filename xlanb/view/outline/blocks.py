@@ -65,7 +65,7 @@ def _items(branch: TreeBranch, ops: Ops) -> tuple[list[Item], list[set[int]]]:
     """
     shown = [k for k in branch.all_ops() if ops.is_shown(k)]
     heavy = {k for k in shown if ops.heavy[k]}
-    heavy = {k for k in heavy if ops.words[k] not in CALLS} or heavy  # relu is a call beside what is truly heavy
+    heavy = {k for k in heavy if ops.words[k] not in CALLS} or heavy  # relu is a call next to truly heavy ops
     found = [Item((k,), None, k in heavy, True) for k in branch.ops if ops.is_shown(k)]
     kinds = Counter(_kind(b) for b in branch.branches)
     for b, members in _layers(branch, ops):

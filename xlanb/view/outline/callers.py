@@ -19,8 +19,8 @@ NOWHERE: Calls = ("",)
 """The calls of an op without a Python line: it belongs to its users."""
 _JITTED = re.compile(r"jit\((\w+)\)/")
 _PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")
-_COMMON = 0.8  # a function that more of the ops of one library lie in, as one that only chains others, tells none apart
-_FEWEST = 2  # ops of a function that tells
+_COMMON = 0.8  # a function with a larger share of a library's ops does not distinguish them
+_FEWEST = 2  # ops of a distinguishing function
 
 
 def calls_of(meta: OpMetadata) -> Calls:

@@ -49,7 +49,7 @@ def part_data(part: Part, first: int) -> Data:
     data["u"] = [list(p) for p in pairs]
     if part.trips:
         data["l"] = [x for k, n in part.trips.items() if k >= first for x in (k - first, n)]
-    if part.ops.clusters:  # an instruction says itself what it calls, a node does not
+    if part.ops.clusters:  # an instruction names its callees, a node does not
         data["c"] = [[k - first, *called] for k, called in part.calls.items() if k >= first]
     if cut is not None:
         data["x"] = _rest(part, cut)

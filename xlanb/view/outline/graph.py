@@ -22,8 +22,8 @@ _CALLING = frozenset(
 )
 _INPUTS = frozenset(("Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "_Arg"))
 _LEAVES = VARIABLE_OPS | {"Const", "HostConst"}
-_READS = frozenset(("ReadVariableOp", "Identity"))  # drawn within their users where what they read is
-_ENDS = frozenset(("Identity", "NoOp"))  # results where nothing reads them
+_READS = frozenset(("ReadVariableOp", "Identity"))  # drawn inside their users if their inputs are
+_ENDS = frozenset(("Identity", "NoOp"))  # results if unused
 _SIZES = {text: t.byte_size for text, t in BY_TEXT.items()}
 
 

@@ -14,7 +14,7 @@ from xlanb.view.outline.program import Part, ProgramOutline
 MOST = 30
 """Nodes of the first picture."""
 _FEWEST, _LIMIT = 6, 80
-_KEEP = 56  # nodes up to which what was open before stays open
+_KEEP = 56  # nodes up to which open groups stay open
 _PORTS = 8
 _DEPTH = 12
 _FUSION = 0.2  # a fusion is opened after scopes of so much of its weight,
@@ -171,7 +171,7 @@ class _Opener:
         groups, own = self._insides.of(spot)
         for g in groups:
             inner = Spot(part, g, prefix)
-            times = max(1, self._insides.instances(part, g))  # a repeat is worth what one of it is
+            times = max(1, self._insides.instances(part, g))  # a repeat counts as one instance
             weight = self._insides.weight(part, g) / times
             self._push(group_key(prefix, part.outline.groups[g].key), (inner,), weight, depth)
         for k in own:

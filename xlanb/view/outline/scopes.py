@@ -23,7 +23,7 @@ INITIALIZERS = "initializers"
 UNUSED = "unused"
 """Ops that neither the result nor a side effect depends on."""
 _WRAPPER = re.compile(r"(\w+)\((.*)\)$", re.DOTALL)
-# transformations that say nothing of the layer: what is in parentheses is the layer
+# transformations, not layers: the layer is in parentheses
 _PEELED = frozenset(("vmap", "pmap", "xmap", "remat", "checkpoint", "custom_jvp", "custom_vjp", "linearize"))
 _DROPPED = frozenset(
     "~ body cond closed_call core_call custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr checkpoint remat remat2 "
@@ -87,10 +87,10 @@ def _jax_path(parts: list[str], last: str) -> Path:
     path: list[str] = []
     for part in parts:
         turned, inner = _peel(part)
-        # a layer's backward pass may call what is named as forward: the outermost word counts
+        # a layer's backward pass may call a function named as forward: the outermost word counts
         direction = BACKWARD if BACKWARD in (direction, turned) else direction or turned
         _extend(path, inner.split("/"))
-    while path and path[-1] == "loop":  # a loop is drawn as such: what stands in it has no other scope
+    while path and path[-1] == "loop":  # a loop is drawn as such: its content has no other scope
         path.pop()
     return (direction, *path) if direction else tuple(path)
 

@@ -22,7 +22,7 @@ _HLO = {
     "dynamic": "data",
 }
 
-# TensorFlow ops by what they do; the rest is told by name below, and else is elementwise.
+# TensorFlow ops by kind of work; others go by name below, else they are elementwise.
 _TF = {
     "input": "Placeholder PlaceholderWithDefault PlaceholderV2 _Arg",
     "variable": "Variable VariableV2 VarHandleOp ReadVariableOp AssignVariableOp AssignAddVariableOp "

@@ -16,7 +16,7 @@ MAX_LINE = 400
 CHARACTERS_PER_LINE = 400
 """Characters of code in a page per line of the limit."""
 
-_ORDER = ("ptx", "sass", "hlo", "triton", "llvm_optimized", "llvm")  # what is kept first where there is too much
+_ORDER = ("ptx", "sass", "hlo", "triton", "llvm_optimized", "llvm")  # kept first if there is too much
 
 
 def gpu_data(program: GpuProgram, max_lines: int) -> dict[str, Any]:
