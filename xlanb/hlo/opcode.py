@@ -58,7 +58,11 @@ def _attributes(spec: str) -> tuple[Attribute, ...]:
 
 
 _WINDOW = "window:window"
-_CONV = "window:window dim_labels:dim_labels! feature_group_count:int=1 batch_group_count:int=1 operand_precision:precisions convolution_kind:conv_kind=unset sparsity_config:sparsity block_scaling_config:scaling algorithm:dot_algorithm=unset"
+_CONV = (
+    "window:window dim_labels:dim_labels! feature_group_count:int=1 batch_group_count:int=1 "
+    "operand_precision:precisions convolution_kind:conv_kind=unset sparsity_config:sparsity "
+    "block_scaling_config:scaling algorithm:dot_algorithm=unset"
+)
 _GROUPS = "channel_id:int replica_groups:replica_groups"
 _COLLECTIVE = f"{_GROUPS} constrain_layout:bool=false use_global_device_ids:bool=false"
 _GATHERING = f"{_GROUPS} constrain_layout:bool=false dimensions:ints! use_global_device_ids:bool=false"
@@ -129,7 +133,11 @@ class HloOpcode(Enum):
     ALL_REDUCE = "all-reduce", VARIADIC, "collective", _REDUCING, "reduction over all participants"
     ALL_REDUCE_DONE = "all-reduce-done", 1, "async", "", "the result of an all-reduce-start"
     ALL_REDUCE_START = "all-reduce-start", VARIADIC, "async", _REDUCING, "starts an all-reduce"
-    ALL_TO_ALL = "all-to-all", VARIADIC, "collective", f"{_GROUPS} constrain_layout:bool=false dimensions:ints", "each participant sends one piece of its operand to every participant"
+    ALL_TO_ALL = (
+        "all-to-all", VARIADIC, "collective",
+        f"{_GROUPS} constrain_layout:bool=false dimensions:ints",
+        "each participant sends one piece of its operand to every participant",
+    )
     AND = "and", 2, "elementwise", "", "bitwise and; logical for pred"
     ASIN = "asin", 1, "elementwise", "result_accuracy:accuracy", "arc sine"
     ASINH = "asinh", 1, "elementwise", "result_accuracy:accuracy", "inverse hyperbolic sine"
@@ -139,8 +147,14 @@ class HloOpcode(Enum):
     ATAN = "atan", 1, "elementwise", "", "arc tangent"
     ATAN2 = "atan2", 2, "elementwise", "", "angle of the point (second, first)"
     ATANH = "atanh", 1, "elementwise", "result_accuracy:accuracy", "inverse hyperbolic tangent"
-    BATCH_NORM_GRAD = "batch-norm-grad", 5, "nn", "epsilon:float! feature_index:int!", "gradients of batch normalisation"
-    BATCH_NORM_INFERENCE = "batch-norm-inference", 5, "nn", "epsilon:float! feature_index:int!", "batch normalisation with given mean and variance"
+    BATCH_NORM_GRAD = (
+        "batch-norm-grad", 5, "nn", "epsilon:float! feature_index:int!",
+        "gradients of batch normalisation",
+    )
+    BATCH_NORM_INFERENCE = (
+        "batch-norm-inference", 5, "nn", "epsilon:float! feature_index:int!",
+        "batch normalisation with given mean and variance",
+    )
     BATCH_NORM_TRAINING = (
         "batch-norm-training",
         3,
@@ -150,13 +164,22 @@ class HloOpcode(Enum):
     )
     BITCAST = "bitcast", 1, "data", "", "the same bytes under another shape and layout"
     BITCAST_CONVERT = "bitcast-convert", 1, "data", "", "the same bits under another element type"
-    BROADCAST = "broadcast", 1, "data", "dimensions:ints", "operand dimension i becomes result dimension dimensions[i]; others are broadcast"
-    CALL = "call", VARIADIC, "control", "to_apply:computation! is_composite:bool=false", "the computation applied to the operands"
+    BROADCAST = (
+        "broadcast", 1, "data", "dimensions:ints",
+        "operand dimension i becomes result dimension dimensions[i]; others are broadcast",
+    )
+    CALL = (
+        "call", VARIADIC, "control", "to_apply:computation! is_composite:bool=false",
+        "the computation applied to the operands",
+    )
     CBRT = "cbrt", 1, "elementwise", "result_accuracy:accuracy", "cube root"
     CEIL = "ceil", 1, "elementwise", "", "round up"
     CHOLESKY = "cholesky", 1, "linalg", "lower:bool=false", "Cholesky factor of a batch of matrices"
     CLAMP = "clamp", 3, "elementwise", "", "the second operand clamped to between the first and the third"
-    COLLECTIVE_BROADCAST = "collective-broadcast", VARIADIC, "collective", f"{_GROUPS} has_dynamic_root:bool=false", "one participant's operand, sent to all participants"
+    COLLECTIVE_BROADCAST = (
+        "collective-broadcast", VARIADIC, "collective", f"{_GROUPS} has_dynamic_root:bool=false",
+        "one participant's operand, sent to all participants",
+    )
     COLLECTIVE_PERMUTE = (
         "collective-permute",
         VARIADIC,
@@ -179,7 +202,11 @@ class HloOpcode(Enum):
         f"{_COLLECTIVE} to_apply:computation has_dynamic_root:bool=false",
         "reduction over all participants, returned by one",
     )
-    COMPARE = "compare", 2, "elementwise", "direction:direction! type:comparison_type order:comparison_order", "predicate: EQ NE GE GT LE LT, by float, total order, signed or unsigned"
+    COMPARE = (
+        "compare", 2, "elementwise",
+        "direction:direction! type:comparison_type order:comparison_order",
+        "predicate: EQ NE GE GT LE LT, by float, total order, signed or unsigned",
+    )
     COMPLEX = "complex", 2, "elementwise", "", "complex number of a real and an imaginary part"
     CONCATENATE = "concatenate", VARIADIC, "data", "dimensions:ints!", "operands concatenated along a dimension"
     CONDITIONAL = (
@@ -191,7 +218,10 @@ class HloOpcode(Enum):
     )
     CONSTANT = "constant", 0, "leaf", "literal:literal!", "a literal"
     CONVERT = "convert", 1, "elementwise", "", "the same values in another element type"
-    CONVOLUTION = "convolution", VARIADIC, "nn", _CONV, "convolution as in neural networks (no reversal unless the window says so)"
+    CONVOLUTION = (
+        "convolution", VARIADIC, "nn", _CONV,
+        "convolution as in neural networks (no reversal unless the window says so)",
+    )
     COPY = "copy", 1, "data", "cross_program_prefetch_index:int", "a copy, possibly in another layout"
     COPY_DONE = "copy-done", 1, "async", "", "the result of a copy-start"
     COPY_START = "copy-start", 1, "async", "cross_program_prefetch_index:int", "begins a copy"
@@ -199,7 +229,10 @@ class HloOpcode(Enum):
     COSINE = "cosine", 1, "elementwise", "result_accuracy:accuracy", "cosine"
     COUNT_LEADING_ZEROS = "count-leading-zeros", 1, "elementwise", "", "number of zero bits above the highest one"
     CUSTOM_CALL = "custom-call", VARIADIC, "control", _CUSTOM, "a function known to the backend by name"
-    DIVIDE = "divide", 2, "elementwise", "", "quotient; integers round towards zero, x/0 is -1 (all ones), lowest/-1 is lowest"
+    DIVIDE = (
+        "divide", 2, "elementwise", "",
+        "quotient; integers round towards zero, x/0 is -1 (all ones), lowest/-1 is lowest",
+    )
     DOMAIN = "domain", 1, "control", "domain:domain!", "marks the border between two domains"
     DOT = (
         "dot",
@@ -210,14 +243,27 @@ class HloOpcode(Enum):
         "sum of products over contracting dimensions; batch dimensions first, then the lhs' rest, then the rhs'",
     )
     DYNAMIC_RESHAPE = "dynamic-reshape", VARIADIC, "dynamic", "", "reshape to sizes known at run time"
-    DYNAMIC_SLICE = "dynamic-slice", VARIADIC, "data", "dynamic_slice_sizes:ints!", "a slice at start indices, which are clamped to fit"
-    DYNAMIC_UPDATE_SLICE = "dynamic-update-slice", VARIADIC, "data", "", "the first operand with a slice overwritten at clamped start indices"
+    DYNAMIC_SLICE = (
+        "dynamic-slice", VARIADIC, "data", "dynamic_slice_sizes:ints!",
+        "a slice at start indices, which are clamped to fit",
+    )
+    DYNAMIC_UPDATE_SLICE = (
+        "dynamic-update-slice", VARIADIC, "data", "",
+        "the first operand with a slice overwritten at clamped start indices",
+    )
     ERF = "erf", 1, "elementwise", "result_accuracy:accuracy", "error function"
     EXPONENTIAL = "exponential", 1, "elementwise", "result_accuracy:accuracy", "e to the power of the operand"
-    EXPONENTIAL_MINUS_ONE = "exponential-minus-one", 1, "elementwise", "result_accuracy:accuracy", "e to the power, minus one, accurate near zero"
+    EXPONENTIAL_MINUS_ONE = (
+        "exponential-minus-one", 1, "elementwise", "result_accuracy:accuracy",
+        "e to the power, minus one, accurate near zero",
+    )
     FFT = "fft", 1, "linalg", "fft_type:fft_type! fft_length:ints!", "FFT, IFFT, RFFT or IRFFT over the last dimensions"
     FLOOR = "floor", 1, "elementwise", "", "round down"
-    FUSION = "fusion", VARIADIC, "control", "kind:fusion_kind! output_to_operand_aliasing:aliasing calls:computation!", "a computation compiled into one kernel"
+    FUSION = (
+        "fusion", VARIADIC, "control",
+        "kind:fusion_kind! output_to_operand_aliasing:aliasing calls:computation!",
+        "a computation compiled into one kernel",
+    )
     GATHER = (
         "gather",
         2,
@@ -233,9 +279,15 @@ class HloOpcode(Enum):
     IOTA = "iota", 0, "leaf", "iota_dimension:int!", "the index along a dimension"
     IS_FINITE = "is-finite", 1, "elementwise", "", "whether neither infinite nor NaN"
     LOG = "log", 1, "elementwise", "result_accuracy:accuracy", "natural logarithm"
-    LOG_PLUS_ONE = "log-plus-one", 1, "elementwise", "result_accuracy:accuracy", "logarithm of one plus, accurate near zero"
+    LOG_PLUS_ONE = (
+        "log-plus-one", 1, "elementwise", "result_accuracy:accuracy",
+        "logarithm of one plus, accurate near zero",
+    )
     LOGISTIC = "logistic", 1, "elementwise", "result_accuracy:accuracy", "1 / (1 + exp(-x))"
-    MAP = "map", VARIADIC, "control", "dimensions:ints to_apply:computation!", "a scalar computation applied to every element"
+    MAP = (
+        "map", VARIADIC, "control", "dimensions:ints to_apply:computation!",
+        "a scalar computation applied to every element",
+    )
     MAXIMUM = "maximum", 2, "elementwise", "", "the larger; NaN if either is NaN"
     MINIMUM = "minimum", 2, "elementwise", "", "the smaller; NaN if either is NaN"
     MULHI = "mulhi", 2, "elementwise", "", "upper half of the product"
@@ -246,11 +298,17 @@ class HloOpcode(Enum):
     OR = "or", 2, "elementwise", "", "bitwise or; logical for pred"
     OUTFEED = "outfeed", 2, "side", "outfeed_shape:shape outfeed_config:string", "data to the host"
     PAD = "pad", 2, "data", "padding:padding!", "the operand padded with a scalar; negative padding removes elements"
-    PARAMETER = "parameter", 0, "leaf", "parameter_number:int! parameter_replication:bools", "argument of the computation"
+    PARAMETER = (
+        "parameter", 0, "leaf", "parameter_number:int! parameter_replication:bools",
+        "argument of the computation",
+    )
     PARTITION_ID = "partition-id", 0, "leaf", "", "number of this partition, u32"
     POPCNT = "popcnt", 1, "elementwise", "", "number of one bits"
     POWER = "power", 2, "elementwise", "", "first to the power of the second"
-    RAGGED_ALL_TO_ALL = "ragged-all-to-all", 6, "collective", f"{_GROUPS} dimensions:ints", "all-to-all of slices with sizes and offsets known at run time"
+    RAGGED_ALL_TO_ALL = (
+        "ragged-all-to-all", 6, "collective", f"{_GROUPS} dimensions:ints",
+        "all-to-all of slices with sizes and offsets known at run time",
+    )
     RAGGED_DOT = (
         "ragged-dot",
         3,
@@ -262,8 +320,14 @@ class HloOpcode(Enum):
     REAL = "real", 1, "elementwise", "", "real part"
     RECV = "recv", 1, "side", "channel_id:int is_host_transfer:bool=false", "starts to receive"
     RECV_DONE = "recv-done", 1, "side", "channel_id:int is_host_transfer:bool=false", "the received data"
-    REDUCE = "reduce", VARIADIC, "reduction", "dimensions:ints! to_apply:computation!", "dimensions reduced by a computation from initial values"
-    REDUCE_PRECISION = "reduce-precision", 1, "elementwise", "exponent_bits:int! mantissa_bits:int!", "rounded to the given number of exponent and mantissa bits"
+    REDUCE = (
+        "reduce", VARIADIC, "reduction", "dimensions:ints! to_apply:computation!",
+        "dimensions reduced by a computation from initial values",
+    )
+    REDUCE_PRECISION = (
+        "reduce-precision", 1, "elementwise", "exponent_bits:int! mantissa_bits:int!",
+        "rounded to the given number of exponent and mantissa bits",
+    )
     REDUCE_SCATTER = (
         "reduce-scatter",
         VARIADIC,
@@ -280,15 +344,25 @@ class HloOpcode(Enum):
     )
     REMAINDER = "remainder", 2, "elementwise", "", "remainder with the dividend's sign; x%0 is x"
     REPLICA_ID = "replica-id", 0, "leaf", "", "number of this replica, u32"
-    RESHAPE = "reshape", 1, "data", "inferred_dimension:int", "the same elements in row-major order under other dimensions"
+    RESHAPE = (
+        "reshape", 1, "data", "inferred_dimension:int",
+        "the same elements in row-major order under other dimensions",
+    )
     REVERSE = "reverse", 1, "data", "dimensions:ints!", "dimensions reversed"
     RNG = "rng", VARIADIC, "random", "distribution:distribution!", "random numbers of a distribution, from hidden state"
-    RNG_BIT_GENERATOR = "rng-bit-generator", 1, "random", "algorithm:rng_algorithm!", "new state and random bits from a state"
+    RNG_BIT_GENERATOR = (
+        "rng-bit-generator", 1, "random", "algorithm:rng_algorithm!",
+        "new state and random bits from a state",
+    )
     RNG_GET_AND_UPDATE_STATE = "rng-get-and-update-state", 0, "random", "delta:int!", "hidden state, advanced by delta"
     ROUND_NEAREST_AFZ = "round-nearest-afz", 1, "elementwise", "", "round to nearest, ties away from zero"
     ROUND_NEAREST_EVEN = "round-nearest-even", 1, "elementwise", "", "round to nearest, ties to even"
     RSQRT = "rsqrt", 1, "elementwise", "result_accuracy:accuracy", "1 / sqrt(x)"
-    SCALED_DOT = "scaled-dot", 4, "linalg", f"{_DOT} operand_precision:precisions algorithm:dot_algorithm=unset", "dot of operands that are scaled block by block"
+    SCALED_DOT = (
+        "scaled-dot", 4, "linalg",
+        f"{_DOT} operand_precision:precisions algorithm:dot_algorithm=unset",
+        "dot of operands that are scaled block by block",
+    )
     SCAN = (
         "scan",
         VARIADIC,
@@ -315,11 +389,23 @@ class HloOpcode(Enum):
     )
     SEND = "send", 2, "side", "channel_id:int is_host_transfer:bool=false", "starts to send"
     SEND_DONE = "send-done", 1, "side", "channel_id:int is_host_transfer:bool=false", "completes a send"
-    SET_DIMENSION_SIZE = "set-dimension-size", 2, "dynamic", "dimensions:ints!", "the operand with a dimension's size set"
+    SET_DIMENSION_SIZE = (
+        "set-dimension-size", 2, "dynamic", "dimensions:ints!",
+        "the operand with a dimension's size set",
+    )
     SHIFT_LEFT = "shift-left", 2, "elementwise", "", "shift left; 0 if the shift is at least the width"
-    SHIFT_RIGHT_ARITHMETIC = "shift-right-arithmetic", 2, "elementwise", "", "arithmetic shift right; 0 or -1 if the shift is at least the width"
-    SHIFT_RIGHT_LOGICAL = "shift-right-logical", 2, "elementwise", "", "logical shift right; 0 if the shift is at least the width"
-    SHUFFLE = "shuffle", 1, "data", "dimensions:ints! mode:shuffle_mode! shifts:ints", "elements rotated along dimensions"
+    SHIFT_RIGHT_ARITHMETIC = (
+        "shift-right-arithmetic", 2, "elementwise", "",
+        "arithmetic shift right; 0 or -1 if the shift is at least the width",
+    )
+    SHIFT_RIGHT_LOGICAL = (
+        "shift-right-logical", 2, "elementwise", "",
+        "logical shift right; 0 if the shift is at least the width",
+    )
+    SHUFFLE = (
+        "shuffle", 1, "data", "dimensions:ints! mode:shuffle_mode! shifts:ints",
+        "elements rotated along dimensions",
+    )
     SIGN = "sign", 1, "elementwise", "", "-1, 0 or 1; NaN for NaN; z/|z| for complex numbers"
     SINE = "sine", 1, "elementwise", "result_accuracy:accuracy", "sine"
     SINH = "sinh", 1, "elementwise", "result_accuracy:accuracy", "hyperbolic sine"
@@ -332,11 +418,17 @@ class HloOpcode(Enum):
         "operands sorted together along a dimension by a comparison",
     )
     SQRT = "sqrt", 1, "elementwise", "result_accuracy:accuracy", "square root"
-    STOCHASTIC_CONVERT = "stochastic-convert", 2, "elementwise", "", "conversion rounded up or down according to random bits"
+    STOCHASTIC_CONVERT = (
+        "stochastic-convert", 2, "elementwise", "",
+        "conversion rounded up or down according to random bits",
+    )
     SUBTRACT = "subtract", 2, "elementwise", "", "difference"
     TAN = "tan", 1, "elementwise", "result_accuracy:accuracy", "tangent"
     TANH = "tanh", 1, "elementwise", "result_accuracy:accuracy", "hyperbolic tangent"
-    TOPK = "topk", 1, "data", "k:int! largest:bool is_stable:bool", "the k largest of the last dimension, and their indices"
+    TOPK = (
+        "topk", 1, "data", "k:int! largest:bool is_stable:bool",
+        "the k largest of the last dimension, and their indices",
+    )
     TRANSPOSE = "transpose", 1, "data", "dimensions:ints!", "result dimension i is operand dimension dimensions[i]"
     TRIANGULAR_SOLVE = (
         "triangular-solve",
@@ -346,7 +438,10 @@ class HloOpcode(Enum):
         "x with a x = b, or x a = b, a triangular",
     )
     TUPLE = "tuple", VARIADIC, "data", "", "operands as a tuple"
-    WHILE = "while", 1, "control", "condition:computation! body:computation!", "the body applied while the condition is true"
+    WHILE = (
+        "while", 1, "control", "condition:computation! body:computation!",
+        "the body applied while the condition is true",
+    )
     XOR = "xor", 2, "elementwise", "", "bitwise exclusive or"
     # fmt: on
 

@@ -49,7 +49,7 @@ class GuardPredicates(Sequence[Predicate]):
         self._guards, self._outcomes, self._seen = guards, outcomes, saw
         self._words: tuple[Predicate, ...] | None = None
 
-    def _told(self) -> tuple[Predicate, ...]:
+    def _predicates(self) -> tuple[Predicate, ...]:
         if self._words is None:
             values = {self._seen[n]: _words(*self._seen[n : n + 3]) for n in range(0, len(self._seen), 3)}
             self._words = tuple(
@@ -66,22 +66,22 @@ class GuardPredicates(Sequence[Predicate]):
     def __getitem__(self, index: slice) -> tuple[Predicate, ...]: ...
 
     def __getitem__(self, index: int | slice) -> Predicate | tuple[Predicate, ...]:
-        return self._told()[index]
+        return self._predicates()[index]
 
     def __len__(self) -> int:
         return sum(holds is not None for holds in self._outcomes)
 
     def __eq__(self, other: object) -> bool:
-        return self._told() == (other._told() if isinstance(other, GuardPredicates) else other)
+        return self._predicates() == (other._predicates() if isinstance(other, GuardPredicates) else other)
 
     def __hash__(self) -> int:
-        return hash(self._told())
+        return hash(self._predicates())
 
     def __repr__(self) -> str:
-        return repr(self._told())
+        return repr(self._predicates())
 
     def __reduce__(self) -> tuple[type, tuple[tuple[Predicate, ...]]]:
-        return tuple, (self._told(),)
+        return tuple, (self._predicates(),)
 
 
 def _words(name: str, record: InstructionRecord | None, value: int | None) -> str:

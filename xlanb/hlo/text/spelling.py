@@ -70,7 +70,7 @@ _SPELLINGS: Mapping[str, Mapping[HloOpcode, _Row]] = {
         HloOpcode.DOT: (_sparse, frozenset()),
     },
 }
-"""By version and opcode: a function to its attributes, and those printed even if default."""
+"""By version and opcode: how attributes are spelled, and which are printed even if default."""
 
 
 def spelled(record: InstructionRecord, version: str) -> tuple[Attributes, frozenset[str]]:

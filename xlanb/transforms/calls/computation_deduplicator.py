@@ -44,7 +44,7 @@ class HloComputationDeduplicator(HloPass):
             fusions = [i for i in callers[c] if i.opcode is O.FUSION]
             if bool(fusions) is not self.mark_fusions or any(i.control_predecessors for i in c):
                 continue
-            kept = first.setdefault((key_of(c), _beside(c)), c)
+            kept = first.setdefault((key_of(c), _annotations(c)), c)
             if kept is c:
                 continue
             if self.mark_fusions:
@@ -56,7 +56,7 @@ class HloComputationDeduplicator(HloPass):
                 callers[kept] += callers[c]
 
 
-def _beside(c: HloComputation) -> Hashable:
+def _annotations(c: HloComputation) -> Hashable:
     """Attributes of instructions that do not affect their results."""
     return tuple((i.backend_config, i.frontend_attributes, i.sharding) for i in c.post_order())
 

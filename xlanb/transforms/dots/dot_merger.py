@@ -215,7 +215,7 @@ def _merge_side(first: HloInstruction, other: HloInstruction, shared: int) -> Hl
 def _merge_transposed(first: HloInstruction, other: HloInstruction) -> HloInstruction:
     b, c = Builder(first), first.parent
     both = b.add(O.CONCATENATE, (first.operands[1], b.transpose(other.operands[0], (1, 0))), dimensions=(1,))
-    made = b.add(O.DOT, (first.operands[0], both), _sum_along([first, _Turned(other)], 1), **first.attributes)
+    made = b.add(O.DOT, (first.operands[0], both), _sum_along([first, _Transposed(other)], 1), **first.attributes)
     rows, split = first.array_shape.dimensions
     c.replace(first, _slice(first, made, (0, 0), (rows, split)))
     columns = made.array_shape.dimensions[1]
@@ -225,7 +225,7 @@ def _merge_transposed(first: HloInstruction, other: HloInstruction) -> HloInstru
 
 
 @dataclass(frozen=True)
-class _Turned:
+class _Transposed:
     """A transposed matrix, as far as its sizes matter."""
 
     instruction: HloInstruction
@@ -235,7 +235,7 @@ class _Turned:
         return self.instruction.array_shape.with_dimensions(reversed(self.instruction.array_shape.dimensions))
 
 
-def _sum_along(parts: Sequence[HloInstruction | _Turned], along: int) -> ArrayShape:
+def _sum_along(parts: Sequence[HloInstruction | _Transposed], along: int) -> ArrayShape:
     """The shape of arrays concatenated along a dimension, in the layout of the first."""
     first = parts[0].array_shape
     size = sum(p.array_shape.dimensions[along] for p in parts)

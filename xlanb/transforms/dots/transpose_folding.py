@@ -54,7 +54,9 @@ def _fold(dot: HloInstruction, *, any_matrices: bool) -> None:
         t = dot.operands[n]
         if t.opcode is not HloOpcode.TRANSPOSE:
             continue
-        batch, contracted = (_moved(dot.ints(f"{side}_{kind}_dims"), t) for kind in ("batch", "contracting"))
+        batch, contracted = (
+            _operand_dimensions(dot.ints(f"{side}_{kind}_dims"), t) for kind in ("batch", "contracting")
+        )
         free = [t.dimensions[d] for d in range(t.array_shape.rank) if t.dimensions[d] not in (*batch, *contracted)]
         if free != sorted(free):
             continue  # the result's dimensions would be in another order
@@ -68,7 +70,7 @@ def _fold(dot: HloInstruction, *, any_matrices: bool) -> None:
         dot.parent.remove_dead(t)
 
 
-def _moved(dimensions: Sequence[int], transpose: HloInstruction) -> tuple[int, ...]:
+def _operand_dimensions(dimensions: Sequence[int], transpose: HloInstruction) -> tuple[int, ...]:
     """The operand dimensions of a transpose that correspond to dimensions of its result."""
     return tuple(transpose.dimensions[d] for d in dimensions)
 
@@ -96,7 +98,7 @@ def _fold_into_convolution(conv: HloInstruction) -> None:
             continue
         names = ("batch", "feature") if part == "input" else ("input_feature", "output_feature")
         moved: dict[str, Any] = {f"{part}_{name}": t.dimensions[getattr(labels, f"{part}_{name}")] for name in names}
-        moved[f"{part}_spatial"] = _moved(getattr(labels, f"{part}_spatial"), t)
+        moved[f"{part}_spatial"] = _operand_dimensions(getattr(labels, f"{part}_spatial"), t)
         labels = replace(labels, **moved)
         conv.parent.update(conv, attributes={"dim_labels": labels})
         conv.parent.replace_operand(conv, n, t.operands[0])

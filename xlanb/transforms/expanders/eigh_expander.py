@@ -183,17 +183,17 @@ class _Expansion:
         by_rows, by_columns = (
             [b.broadcast(x, (*range(rank - 2), d), shape) for x in (cosine, sine)] for d in (rank - 2, rank - 1)
         )
-        tl, bl = _turned(b, by_rows, tl, bl)
-        tr, br = _turned(b, by_rows, tr, br)
-        tl, tr = _turned(b, by_columns, tl, tr)
-        bl, br = _turned(b, by_columns, bl, br)
+        tl, bl = _rotated(b, by_rows, tl, bl)
+        tr, br = _rotated(b, by_rows, tr, br)
+        tl, tr = _rotated(b, by_columns, tl, tr)
+        bl, br = _rotated(b, by_columns, bl, br)
         on = _is_diagonal(b, shape)
         zero = b.full(0, shape)
         line = tuple(range(rank - 1))
         tl, br = (b.select(on, b.broadcast(w, line, shape), q) for w, q in ((first, tl), (second, br)))
         tr, bl = (b.select(on, zero, q) for q in (tr, bl))
-        vtl, vbl = _turned(b, by_rows, vectors[0], vectors[2])
-        vtr, vbr = _turned(b, by_rows, vectors[1], vectors[3])
+        vtl, vbl = _rotated(b, by_rows, vectors[0], vectors[2])
+        vtr, vbr = _rotated(b, by_rows, vectors[1], vectors[3])
         tl, tr = _exchanged(b, tl, tr, rank - 1)
         bl, br = _exchanged(b, bl, br, rank - 1)
         tl, bl = _exchanged(b, tl, bl, rank - 2)
@@ -251,7 +251,9 @@ def _schur(b: Builder, w_tl: HloInstruction, w_tr: HloInstruction, w_br: HloInst
     ]
 
 
-def _turned(b: Builder, angle: Quarters, x: HloInstruction, y: HloInstruction) -> tuple[HloInstruction, HloInstruction]:
+def _rotated(
+    b: Builder, angle: Quarters, x: HloInstruction, y: HloInstruction
+) -> tuple[HloInstruction, HloInstruction]:
     """The rotation (c x - s y, s x + c y)."""
     c, s = angle
     product: Callable[[HloInstruction, HloInstruction], HloInstruction] = lambda p, q: b.binary(O.MULTIPLY, p, q)  # noqa: E731

@@ -122,7 +122,7 @@ CONDITIONS: Sequence[Condition[Attention]] = (
 def _fuse(c: HloComputation, a: Attention) -> None:
     inside = dict.fromkeys(between(a))
     moved = {i for access in (a.q, a.k, a.v) for i in access.path}
-    beside = _beside(a, inside)
+    beside = _logit_operands(a, inside)
     order = c.post_order()
     fusion = create_fusion(a.root, "kCustom", "fused_attention", "attention_fusion")
     c.update(fusion, backend_config=_CONFIG)
@@ -136,7 +136,7 @@ def _fuse(c: HloComputation, a: Attention) -> None:
                 c.remove(i)
 
 
-def _beside(a: Attention, inside: Mapping[HloInstruction, None]) -> set[HloInstruction]:
+def _logit_operands(a: Attention, inside: Mapping[HloInstruction, None]) -> set[HloInstruction]:
     """Elementwise operands of the logits that are as large as the scores: masks and biases."""
     found: set[HloInstruction] = set()
     rest = [o for i in inside if i not in (a.scores, a.product) for o in i.operands if o not in inside]

@@ -49,7 +49,7 @@ class FusionEdge:
     run: FusionRun
 
 
-_UNTOLD: Condition[FusionEdge] = Condition("untold", lambda _: False)
+_UNREPORTED: Condition[FusionEdge] = Condition("unreported", lambda _: False)
 """Marks a decision about an edge that has not been reported."""
 
 
@@ -96,7 +96,7 @@ class FusionRun:
         """The instructions inside the fusions created in this run; filled on demand."""
         self._lasting: dict[int, tuple[dict[HloInstruction, bool], tuple[Condition[FusionEdge], ...]]] = {}
         self._answers: dict[tuple[HloInstruction, int], bool] = {}
-        self._told: dict[tuple[HloInstruction, HloInstruction], Condition[FusionEdge] | None] = {}
+        self._reported: dict[tuple[HloInstruction, HloInstruction], Condition[FusionEdge] | None] = {}
         self._said: dict[int, tuple[Sequence[Condition[FusionEdge]], dict[tuple[str, ...], tuple[Predicate, ...]]]] = {}
         self._fusible: dict[HloInstruction, bool] = {}
         self._reused: dict[HloInstruction, set[HloInstruction]] = {}
@@ -185,15 +185,15 @@ class FusionRun:
     def _explained(self, edge: FusionEdge) -> bool:
         """Whether the conditions hold; reports each with its value up to the first that fails."""
         pair = (edge.producer, edge.consumer)
-        before = self._told.get(pair, _UNTOLD)
-        if before is not None and before is not _UNTOLD and _still_fails(before, edge):
+        before = self._reported.get(pair, _UNREPORTED)
+        if before is not None and before is not _UNREPORTED and _still_fails(before, edge):
             return False
         conditions = self.policy.conditions(edge)
         n = first_failing(conditions, edge)
         failed = None if n is None else conditions[n]
         # A consumer is checked again each time it grows; report an unchanged answer only once.
         if before is not failed:
-            self._told[pair] = failed
+            self._reported[pair] = failed
             if self._asked and self._is_asked(edge):
                 self._emit(edge, n is None, self._to_the_end(edge, conditions, n))
             else:
@@ -324,7 +324,7 @@ class FusionRun:
             refused = None if forced else first_failing(_OF_THE_RUN, edge := FusionEdge(producer, consumer, n, self))
             if refused is not None:
                 if self._observed:
-                    self._tell(edge, refused)
+                    self._report(edge, refused)
             elif self.should_fuse(consumer, n):
                 edge = FusionEdge(producer, consumer, n, self)
                 if self._observed:
@@ -366,7 +366,7 @@ class FusionRun:
             self._queue[self._place.pop(producer)] = None
             self.computation.remove(producer)
 
-    def _tell(self, edge: FusionEdge, refused: int) -> None:
+    def _report(self, edge: FusionEdge, refused: int) -> None:
         """Report the condition of the run that an edge fails.
 
         If an observer asked about the pair, report all other conditions too.

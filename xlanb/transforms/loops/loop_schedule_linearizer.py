@@ -37,11 +37,11 @@ class LoopScheduleLinearizer(HloPass):
         values = HloDataflowAnalysis(module)
         for c in nonfusion_computations(module):
             for i in c.post_order():
-                if i.opcode is O.WHILE and i in values.at and not _runs_beside(i.attributes["body"]):
+                if i.opcode is O.WHILE and i in values.at and not _has_async(i.attributes["body"]):
                     _linearize(i.attributes["body"], values)
 
 
-def _runs_beside(body: HloComputation) -> bool:
+def _has_async(body: HloComputation) -> bool:
     """Whether it contains asynchronous instructions.
 
     Additional control dependencies would prevent them from overlapping the rest.

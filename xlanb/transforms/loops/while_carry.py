@@ -48,7 +48,7 @@ def removable_elements(loop: HloInstruction) -> set[int]:
                 needed |= inputs[c][i]
     shared = {n for k, o in enumerate(root.operands) for n in inputs[body][o] if n != k}
     dead = {n for n in range(count) if n not in used and n not in shared and n not in needed}
-    kept_by = {n for n in used if not _handed_on(body, n)} | needed
+    kept_by = {n for n in used if not _passed_through(body, n)} | needed
     for group in _groups(body, condition):
         if not group & kept_by:
             dead |= group
@@ -61,7 +61,7 @@ def _used_after(loop: HloInstruction, count: int) -> set[int]:
     return {u.tuple_index for u in loop.users}
 
 
-def _handed_on(body: HloComputation, n: int) -> bool:
+def _passed_through(body: HloComputation, n: int) -> bool:
     given = body.root.operands[n]
     return given.opcode is O.GET_TUPLE_ELEMENT and given.operands[0] is body.parameters[0] and given.tuple_index == n
 

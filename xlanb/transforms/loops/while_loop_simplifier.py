@@ -114,7 +114,7 @@ def _is_of_tuples(loop: HloInstruction) -> bool:
     return loop.operands[0].opcode is O.TUPLE and _body(loop).root.opcode is O.TUPLE
 
 
-def _hands_on(loop: HloInstruction, index: int) -> bool:
+def _passes_through(loop: HloInstruction, index: int) -> bool:
     given, parameter = _body(loop).root.operands[index], _body(loop).parameters[0]
     return given.opcode is O.GET_TUPLE_ELEMENT and given.operands[0] is parameter and given.tuple_index == index
 
@@ -131,7 +131,7 @@ def _merge_repeated(loop: HloInstruction) -> bool:
     if not _is_of_tuples(loop) or not reads_elements_only(loop):
         return False
     start = loop.operands[0].operands
-    stay = _repeats((start[n], n) for n in range(len(start)) if _hands_on(loop, n))
+    stay = _repeats((start[n], n) for n in range(len(start)) if _passes_through(loop, n))
     narrow = _without_repeats(loop, stay, result_of_survivor=False) if stay else loop
     root, start = _body(narrow).root, narrow.operands[0].operands
     updates = [
@@ -306,7 +306,9 @@ def _propagate_constants(loop: HloInstruction) -> bool:
         return False
     start = loop.operands[0].operands
     constants = {
-        n: i for n, i in enumerate(start) if i.opcode is O.CONSTANT and i.array_shape.is_scalar and _hands_on(loop, n)
+        n: i
+        for n, i in enumerate(start)
+        if i.opcode is O.CONSTANT and i.array_shape.is_scalar and _passes_through(loop, n)
     }
     changed = False
     for c in (_condition(loop), _body(loop)) if constants else ():

@@ -64,7 +64,7 @@ class HloConstantFolding(HloPass):
                         left -= int(wanted)
                         self._fold(i)
                     else:
-                        _tell(i, "it needs few enough operations", f"about {wanted:.3g}")
+                        _report(i, "it needs few enough operations", f"about {wanted:.3g}")
 
     @reason("op(constants) => constant")
     def _fold(self, i: HloInstruction) -> None:
@@ -75,12 +75,12 @@ class HloConstantFolding(HloPass):
         except EvaluationError as error:
             # Evaluation takes too long, the value is too large or unknown: don't fold, and report
             # why.
-            _tell(i, "the evaluator can compute its value", str(error).splitlines()[0])
+            _report(i, "the evaluator can compute its value", str(error).splitlines()[0])
             return
         i.parent.replace(i, i.parent.constant(Literal(i.array_shape, value), like=i))
 
 
-def _tell(i: HloInstruction, condition: str, found: str) -> None:
+def _report(i: HloInstruction, condition: str, found: str) -> None:
     """Report to observers why an instruction is not folded."""
     if is_observed():
         emit(Decision(current_cause(), "fold", (i.name,), False, (Predicate(condition, False, found),)))

@@ -102,7 +102,7 @@ class HloCse(HloPass):
                 # Opcode and operands, the first parts of the keys, agree; a later part differs.
                 other, other_key = like.setdefault(key[:_ALIKE], (i, key))
                 if other is not i:
-                    _tell_apart(_Pair(other, other_key, i, key))
+                    _report_difference(_Pair(other, other_key, i, key))
         if asked and is_observed():
             self._answer(computation, conditions, keys, asked)
 
@@ -149,7 +149,7 @@ def _merge_into(kept: HloInstruction, copy: HloInstruction) -> None:
     copy.parent.replace(copy, kept)
 
 
-def _tell_apart(pair: _Pair) -> None:
+def _report_difference(pair: _Pair) -> None:
     """Report why two instructions with equal opcode and operands are not merged."""
     later = _SAME[_ALIKE:]
     failed = first_failing(later, pair)
