@@ -1,4 +1,4 @@
-"""Data sets inside TensorFlow's functions: a session runs them on the host, and compiles the rest."""
+"""Data sets in TensorFlow functions: a session runs them on the host, and compiles the rest."""
 
 from __future__ import annotations
 

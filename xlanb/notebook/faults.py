@@ -42,7 +42,7 @@ def rendered(error: XlanbError) -> list[str]:
         mine = TracebackType(mine, t.tb_frame, t.tb_lasti, t.tb_lineno)
     cause, silent = error.__cause__, error.__suppress_context__
     try:
-        # the second time, frames inside xlanb are shown too
+        # the cause inside xlanb is shown only on a second request
         error.__cause__, error.__suppress_context__ = None, True
         lines = _formatted(shell, error, mine)
     finally:

@@ -138,7 +138,7 @@ class LocationParser:
         c.expect("]", "at the end of a fused location")
         return Location(parts=tuple(parts))
 
-    # -- what they say -----------------------------------------------------------------------------
+    # -- content -----------------------------------------------------------------------------------
 
     def metadata(self, location: Any) -> OpMetadata:
         """The metadata of an instruction at a location."""

@@ -365,7 +365,7 @@ def _unique(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
 
 @host("WindowDataset")
 def _window(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """A data set for each component: every `stride`th of the elements from each `shift`th one on."""
+    """Return a data set per component: every `stride`th element from each `shift`th one on."""
     source = _dataset(op, inputs[0])
     size, shift, stride = (int(v) for v in inputs[1:4])
     drops = bool(np.asarray(inputs[4]))
