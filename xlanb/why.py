@@ -40,8 +40,8 @@ class Why(Sequence[Any], Displayable):
     The text merges equal decisions of several stages. `subject` are the names in question, `about`
     is their heading; `question` and `answer` are texts, `answer` is "" if the decisions are the
     answer. `stages` are the indices of the deciding stages, -1 for facts about the final module.
-    `bases` gives the basis of each decision: DECIDED, FACT or REPLAY. `told` is whether the source
-    reports decisions at all.
+    `bases` gives the basis of each decision: DECIDED, FACT or REPLAY. `recorded` is whether the
+    source reports decisions at all.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Why(Sequence[Any], Displayable):
         decisions: Iterable[Decision],
         stages: Iterable[int] = (),
         *,
-        told: bool = True,
+        recorded: bool = True,
         question: str = "",
         answer: str = "",
         about: str = "",
@@ -59,7 +59,7 @@ class Why(Sequence[Any], Displayable):
         by_condition: bool = False,
     ) -> None:
         self.subject = subject
-        self.told = told
+        self.recorded = recorded
         self.answer = answer
         self.about = about or " and ".join(subject)
         self.question = question or f"What was decided about {self.about}?"
@@ -143,7 +143,7 @@ class Why(Sequence[Any], Displayable):
         """
         if self._note:
             return self._note
-        if self.told:
+        if self.recorded:
             nothing = f"no pass made a decision about {'it' if len(self.subject) == 1 else 'them'}"
             return "" if self.decisions else nothing
         calls = " or ".join(f".lineage({name!r})" for name in self.subject)
@@ -221,7 +221,7 @@ class Why(Sequence[Any], Displayable):
     def __str__(self) -> str:
         if self.is_one:
             return "\n".join([self.headline, *_conditions(self.decisions[0].predicates, "  ")])
-        if self.told and not self.decisions and not self.answer:
+        if self.recorded and not self.decisions and not self.answer:
             return f"{self.about}: {self.note}"
         lines = [line for d, basis, stages in self.grouped for line in _lines(d, basis, stages)]
         return "\n".join([self.headline, *lines, *([f"  {self.note}"] if self.note else [])])

@@ -140,7 +140,7 @@ def test_bisect_finds_nothing_in_what_is_right(file, dump, capsys):
     assert main(["bisect", file]) == 0
     assert "no pass changed the numbers" in capsys.readouterr().out
     assert main(["bisect", dump, "--all", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["moved"] is None
+    assert json.loads(capsys.readouterr().out)["changed_by"] is None
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_numbers_that_differ_lead_to_the_rule_and_a_file(tmp_path, monkeypatch, 
     assert done.returncode == 1
     assert "[0.5]" in done.stdout or "[0.5 " in done.stdout, "the arrays of --args"
     assert main(["bisect", "near.py:near", "--args", "x", "--json"]) == 1
-    moved = json.loads(capsys.readouterr().out)["moved"]
+    moved = json.loads(capsys.readouterr().out)["changed_by"]
     assert (moved["pass"], moved["rule"]) == ("algsimp", "(A + C1) + C2 => A + (C1 + C2)")
 
 

@@ -37,7 +37,7 @@ COMMANDS = {
     "lineage": ("lineage {hlo} r", ["became", "from", "links", "name"]),
     "ls": ("ls {dump}", None),
     "diff": ("diff {hlo} {hlo}", ["counts", "equal", "groups"]),
-    "bisect": ("bisect {hlo}", ["checked", "code", "moved", "tolerance"]),
+    "bisect": ("bisect {hlo}", ["changed_by", "checked", "code", "tolerance"]),
     "reduce": ("reduce {hlo} --test {check}:fails", ["instructions"]),
     "aot": (
         "aot {hlo} --cpp-class M --out-function-object {folder}/m.o --out-header {folder}/m.h",

@@ -151,7 +151,7 @@ def test_halving_and_all_of_them_agree() -> None:
     trace = traced("algsimp", "test-wrong-trigonometry", "fusion")
     every = trace.bisect(X, exhaustive=True, within=False)
     assert [c.stage.name for c in every.checked] == ["algsimp", "test-wrong-trigonometry", "fusion"]
-    assert every.errors["moved"].tolist() == [False, True, True]
+    assert every.errors["differs"].tolist() == [False, True, True]
     assert every.stage is trace.bisect(X, within=False).stage
 
 
@@ -228,10 +228,10 @@ def test_without_inputs_it_takes_those_that_the_program_was_made_for() -> None:
 
 def test_code_that_moves_the_numbers_is_told_from_passes() -> None:
     trace = xlanb.trace(PROGRAM)
-    assert not trace.bisect(X).moved
+    assert not trace.bisect(X).changed
     trace.program = xlanb.trace(PROGRAM.replace(" sine(", " cosine(")).program
     found = trace.bisect(X)
-    assert (found.stage, found.moved) == (None, True)
+    assert (found.stage, found.changed) == (None, True)
     assert found.code is not None
     assert "no pass changed the numbers" in str(found)
     assert "the compiled code did: relative error" in str(found)
@@ -242,7 +242,7 @@ def test_a_sum_in_another_order_is_no_fault_of_the_code() -> None:
     ones = "HloModule m\nadd {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b)\n}\n"
     entry = "ENTRY e {\n  x = f32[4096] parameter(0)\n  z = f32[] constant(0)\n  ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=add\n}\n"
     x = np.random.default_rng(0).random(4096, np.float32)
-    assert not xlanb.trace(ones + entry).bisect(x).moved
+    assert not xlanb.trace(ones + entry).bisect(x).changed
 
 
 def test_zeros_that_became_numbers_have_no_relative_error() -> None:

@@ -137,11 +137,11 @@ def test_results_of_the_real_xla_belong_to_the_arrays_that_it_ran_on() -> None:
     trace = xla.trace(text, x, runs=1)
     assert trace.results_on((x.copy(),)) is not None
     assert trace.results_on((x + 1,)) is None
-    assert not trace.bisect().moved
+    assert not trace.bisect().changed
     trace.results[0] = x
     found = trace.bisect()
-    assert (found.stage, found.moved) == (None, True)
-    assert not trace.bisect(x + 1).moved
+    assert (found.stage, found.changed) == (None, True)
+    assert not trace.bisect(x + 1).changed
 
 
 def test_bisect_by_xla_takes_the_arguments(

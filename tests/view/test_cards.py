@@ -94,7 +94,7 @@ def test_why_without_decisions_says_so(trace):
     html, text = _bundle(trace.why("rows"))
     assert "no pass made a decision about it" in html
     assert text == "rows: in the final module\n  no pass made a decision about it"
-    untold = Why(("x",), (), told=False)
+    untold = Why(("x",), (), recorded=False)
     assert "a dump shows what the passes did but not why" in _bundle(untold)[0]
 
 

@@ -101,23 +101,23 @@ def _bisect(options: argparse.Namespace) -> CommandResult:
         start = start_of(trace)
         inputs = tuple(arguments_for(start, options.inputs)) if options.inputs else inputs_of(trace, start)
     found = trace.bisect(*inputs, tolerance=options.tolerance, exhaustive=options.all)
-    written = options.reproducer is not None and found.moved
+    written = options.reproducer is not None and found.changed
     if written:
         found.reproducer().write(options.reproducer)
     text = found.summary(written=str(options.reproducer) if written else "", on_command_line=True)
-    return CommandResult(text, _bisected(found), 1 if found.moved else 0)
+    return CommandResult(text, _bisected(found), 1 if found.changed else 0)
 
 
 def _bisected(found: Any) -> dict[str, Any]:
     """Return a Bisection as data: the guilty pass, and the error after each pass tried."""
-    moved = None
+    culprit = None
     if found.stage is not None:
-        moved = {"index": found.stage.index, "pass": found.stage.name}
+        culprit = {"index": found.stage.index, "pass": found.stage.name}
         if found.rewrite is not None:
             cause = found.rewrite.cause
-            moved |= {"rule": cause.rule, "where": cause.where}
+            culprit |= {"rule": cause.rule, "where": cause.where}
     return {
-        "moved": moved,
+        "changed_by": culprit,
         "code": found.code is not None,
         "tolerance": found.tolerance,
         "checked": json.loads(found.errors.to_json(orient="records")),

@@ -69,8 +69,8 @@ class Checked:
     broken: int = 0
     failure: str = ""
 
-    def moved(self, tolerance: float) -> bool:
-        """Whether the result changed."""
+    def differs(self, tolerance: float) -> bool:
+        """Whether the result differs from the reference by more than the tolerance."""
         return bool(self.failure) or self.broken > 0 or not self.error <= tolerance
 
     def __str__(self) -> str:
@@ -113,9 +113,14 @@ class Bisection(Displayable, Plottable):
     is_replay: bool = False
 
     @property
-    def moved(self) -> bool:
+    def changed(self) -> bool:
         """Whether a pass, or the generated code, changed the result."""
         return self.stage is not None or self.code is not None
+
+    @property
+    def moved(self) -> bool:
+        """Deprecated name of `changed`."""
+        return self.changed
 
     def reproducer(self, *, seconds: float = 60.0) -> Reproducer:
         """Return one Python file that shows the fault; the program is reduced for up to `seconds`.
@@ -145,12 +150,12 @@ class Bisection(Displayable, Plottable):
                 "pipeline": "/".join(c.stage.pipeline),
                 "error": c.error if not c.failure else float("nan"),
                 "broken": c.broken,
-                "moved": c.moved(self.tolerance),
+                "differs": c.differs(self.tolerance),
                 "failure": c.failure,
             }
             for c in self.checked
         ]
-        return framed(rows, columns=["stage", "pass", "pipeline", "error", "broken", "moved", "failure"])
+        return framed(rows, columns=["stage", "pass", "pipeline", "error", "broken", "differs", "failure"])
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return `errors`: a row per evaluated stage."""
@@ -169,7 +174,7 @@ class Bisection(Displayable, Plottable):
 
         Names a call, or on the command line an option, or the file if it was `written`.
         """
-        if not self.moved or self.asked is None:
+        if not self.changed or self.asked is None:
             hint = []
         elif written:
             hint = [f"  {written} reproduces it with a reduced module"]
@@ -225,10 +230,10 @@ def bisect(
     limit = tolerance_of(reference) if tolerance is None else tolerance
     check = _Check(trace, inputs, reference)
     checked = [check(s) for s in rest] if exhaustive else _halved(rest, check, limit)
-    guilty = next((c.stage for c in checked if c.moved(limit)), None)
+    guilty = next((c.stage for c in checked if c.differs(limit)), None)
     rewrite = _rewrite(guilty, check, limit) if guilty is not None and within else None
     code = check.code() if guilty is None else None
-    if code is not None and not code.moved(limit if tolerance is not None else _OF_CODE * limit):
+    if code is not None and not code.differs(limit if tolerance is not None else _OF_CODE * limit):
         code = None
     asked = Asked(trace, tuple(inputs), tolerance)
     return Bisection(limit, tuple(checked), guilty, rewrite, asked, code, guilty is not None and is_foreign(trace))
@@ -343,12 +348,12 @@ def _halved(stages: list[Stage], check: Callable[[Stage], Checked], limit: float
         return []
     known = {len(stages) - 1: check(stages[-1])}
     low, high = -1, len(stages) - 1
-    if not known[high].moved(limit):
+    if not known[high].differs(limit):
         return [known[high]]
     while high - low > 1:
         middle = (low + high) // 2
         known[middle] = check(stages[middle])
-        low, high = (low, middle) if known[middle].moved(limit) else (middle, high)
+        low, high = (low, middle) if known[middle].differs(limit) else (middle, high)
     return [known[k] for k in sorted(known)]
 
 
@@ -419,16 +424,16 @@ def _rewrite(stage: Stage, check: _Check, limit: float) -> Edit | None:
             budget.state = None
         return budget
 
-    def moved(hlo_pass: HloPass, rewrites: int | None) -> bool:
-        return check.module(stage, lambda: run(hlo_pass, rewrites).result()).moved(limit)
+    def changes_result(hlo_pass: HloPass, rewrites: int | None) -> bool:
+        return check.module(stage, lambda: run(hlo_pass, rewrites).result()).differs(limit)
 
     for hlo_pass, _, _ in as_configured(stage):
-        if not moved(hlo_pass, None):
-            continue  # with these options it moves nothing
+        if not changes_result(hlo_pass, None):
+            continue
         low, high = 0, run(hlo_pass, None).begun
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if moved(hlo_pass, middle) else (middle, high)
+            low, high = (low, middle) if changes_result(hlo_pass, middle) else (middle, high)
         return run(hlo_pass, high).last
     return None
 

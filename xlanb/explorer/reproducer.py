@@ -276,7 +276,7 @@ def _(test: Dies, module: HloModule, arrays: tuple[Any, ...], notes: tuple[str, 
 def reproducer_of(found: Bisection, *, seconds: float = 60.0) -> Reproducer:
     """See Bisection.reproducer."""
     stage, asked = found.stage, found.asked
-    if asked is None or not found.moved:
+    if asked is None or not found.changed:
         raise ArgumentError("no stage changed the result: nothing to reproduce")
     if stage is None:
         return _of_code(asked, seconds)

@@ -48,9 +48,9 @@ def why(trace: Trace, subject: Sequence[str]) -> Why:
         outcome = question.outcome()
     if not found:
         _check_names(trace, names)
-    told = any(s.decisions or s.edits for s in trace.stages)
+    recorded = any(s.decisions or s.edits for s in trace.stages)
     rows = [(d, index, DECIDED) for d, index in found]
-    answer = _fate(trace, names) if told else ""
+    answer = _fate(trace, names) if recorded else ""
     if trace.pipeline is None and any(s.kind == "hlo_pass" for s in trace.stages):
         asked = question or _Question(trace, names[0], names[0])
         ever = (asked.names_a, asked.names_b)
@@ -58,15 +58,15 @@ def why(trace: Trace, subject: Sequence[str]) -> Why:
     at_the_end = list(outcome)
     last = DECIDED if trace.pipeline is not None else FACT
     rows += [(d, -1, last) for d in at_the_end]
-    told = told or any(basis == REPLAY for _, _, basis in rows)
+    recorded = recorded or any(basis == REPLAY for _, _, basis in rows)
     return Why(
         names,
         [d for d, _, _ in rows],
         [index for _, index, _ in rows],
-        told=told,
+        recorded=recorded,
         answer=_in_short(at_the_end[-1]) if at_the_end else answer,
         bases=[basis for _, _, basis in rows],
-        note="" if told else unreplayable(trace),
+        note="" if recorded else unreplayable(trace),
     )
 
 

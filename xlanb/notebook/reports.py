@@ -129,7 +129,7 @@ def _show_cause(trace: Trace, tolerance: float, against: str | None) -> None:
     inputs = inputs_for(trace)
     found = trace.bisect(*inputs, tolerance=tolerance)
     _show_guilty(found)
-    if against == "xla" and not found.moved:
+    if against == "xla" and not found.changed:
         real = xla.trace(start_of(trace), *leaves_of(tuple(inputs)), runs=1)
         _show_guilty(real.bisect(*inputs, tolerance=tolerance))
 
@@ -137,7 +137,7 @@ def _show_cause(trace: Trace, tolerance: float, against: str | None) -> None:
 def _show_guilty(found: Bisection) -> None:
     """Show a bisection, and the reproducer for a bug report if it found anything."""
     _show(found)
-    if not found.moved:
+    if not found.changed:
         return
     try:
         _show(found.reproducer(seconds=_SECONDS))
