@@ -103,7 +103,7 @@ UniqueDataset(input_dataset: variant) -> (handle: variant)
     [output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ""]
 WindowDataset(input_dataset: variant, size: s64, shift: s64, stride: s64, drop_remainder: pred) -> (handle: variant)
     [output_types: list(type) >= 1; output_shapes: list(shape) >= 1; metadata: string = ""]
-    Data sets of so many elements each.
+    Data sets of a fixed number of elements each.
 ZipDataset(input_datasets: N * variant) -> (handle: variant)
     [output_types: list(type) >= 1; output_shapes: list(shape) >= 1; N: int >= 1; metadata: string = ""]
 """
