@@ -43,7 +43,7 @@ def test_a_function_becomes_a_pass_with_a_name_and_words() -> None:
     made = make_pass(swap_operands)
     assert made.name == "swap-operands"
     assert PASSES["swap-operands"] is type(made)
-    assert type(made).__doc__ == "Multiplications the other way round."
+    assert type(made).__doc__ == "Swap the operands of multiplications."
 
 
 def test_a_trial_leaves_the_module_alone_and_tells_right_from_wrong() -> None:
