@@ -94,7 +94,7 @@ def test_a_function_of_the_users_own_is_in_the_file(tmp_path: Path) -> None:
     assert made.needs == ("xlanb",)
     seen = run(made.text, tmp_path)
     assert seen.returncode == 1, seen.stderr
-    assert "A tanh is in the program" in seen.stderr
+    assert "Whether the program has a tanh" in seen.stderr
     gone = run(made.text.replace("tanh(%", "abs(%"), tmp_path)
     assert (gone.returncode, "the fault is gone" in gone.stdout) == (0, True), gone.stderr
 

@@ -90,8 +90,8 @@ def parse_buffer_assignment(text: str, module: str, live: str = "") -> BufferAss
         raise DumpError(f"the buffer assignment of {module} has no allocations: it begins {text[:80]!r}")
     allocations = tuple(_allocation(*parts) for parts in zip(heads, values, scratch, strict=True))
     record = BufferAssignmentRecord(module, tuple(ranges.sequence), allocations)
-    told = _PEAK.search(text)
-    return replace(record, peak_bytes=int(told[1]) if told is not None else _peak(record))
+    peak = _PEAK.search(text)
+    return replace(record, peak_bytes=int(peak[1]) if peak is not None else _peak(record))
 
 
 def _value(m: re.Match[str], ranges: DumpedLiveRanges, last: int) -> BufferValue:

@@ -63,7 +63,7 @@ def _by_file(text: str) -> Iterator[tuple[str, str]]:
     """Return objdump's output by file name."""
     begins = list(_FILE.finditer(text))
     ends = [m.start() for m in begins[1:]] + [len(text)]
-    for begin, end in zip(begins, ends, strict=False):  # of no file there is an end only
+    for begin, end in zip(begins, ends, strict=False):  # without files there is only an end
         yield begin["file"], text[begin.end() : end]
 
 

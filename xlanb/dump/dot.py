@@ -251,7 +251,7 @@ class _Parser:
                 continue
             if kind == "string":
                 held = text[at + 1 : found.end() - 1].replace("\\\n", "").replace('\\"', '"')
-                # in quotes < begins no markup: an escape keeps the two apart
+                # a quoted < begins no markup: escape it to distinguish the two
                 yield _Token("id", f"\\{held}" if held.startswith("<") else held, at)
             elif kind != "blank":
                 yield _Token(kind, found.group(), at)

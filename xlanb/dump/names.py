@@ -36,7 +36,7 @@ COMPRESSED = ".gz"
 
 ENDS = {"pipeline-start": "the start of the pipeline", "pipeline-end": "the end of the pipeline"}
 
-# What follows the module's name, by its end: label, then words for it.
+# Labels that follow the module's name, with their words.
 LABELS = {
     "before_optimizations": "the program as passed to XLA",
     "after_optimizations": "the optimised program",
@@ -71,7 +71,7 @@ LABELS = {
     "snapshot": "the program with its inputs",
 }
 
-# Files of a kernel: what stands after (or before) the kernel's name, the kind, words.
+# Files of a kernel: suffix (or prefix) of the kernel's name, kind, words.
 KERNEL_ENDS = {
     ".before_validation.ttir.txt": ("xtile", "MLIR by tiles, before Triton"),
     ".ttir.txt": ("triton_ir", "Triton's IR"),
@@ -264,7 +264,7 @@ def _split_module(rest: str, module: str) -> tuple[str, str]:
         return module, rest[len(module) + 1 :]
     stem, extension = _split_extension(rest)
     if ("." not in stem and _label_words(stem)) or any(rest == end.lstrip(".-") for end in KERNEL_ENDS):
-        return "", rest  # back ends outside XLA, the IPU's for one, leave the name out
+        return "", rest  # back ends outside XLA, such as the IPU's, omit the name
     parts = stem.split(".")
     for k in range(len(parts) - 1, 0, -1):
         if _label_words(".".join(parts[k:])):

@@ -259,7 +259,9 @@ def list_dump(directory: str | os.PathLike[str], owner: object = None) -> DumpLi
     files: list[DumpFile] = []
     unchecked = _SAMPLE
     for path, size, modified in _walk(root, listing.unreadable):
-        if len(files) >= unchecked and path.parent != files[-1].path.parent:  # whole folders: they are sorted by name
+        if (
+            len(files) >= unchecked and path.parent != files[-1].path.parent
+        ):  # check whole folders, whose files are sorted by name
             _check_share(root, files)
             unchecked = len(files) + _SAMPLE
         files.append(DumpFile(path, size, modified, _decoded(path, root), owner))

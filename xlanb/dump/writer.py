@@ -124,7 +124,7 @@ class DumpWriter:
     def _pass(self, module: _Module, stage: Stage) -> None:
         """Handle a pass: dump the pending one, whose next pass is now known."""
         path = tuple(p for p in stage.pipeline if not p.startswith("round "))
-        path = path[1:] or path  # the outermost holds XLA's pipelines, which it runs one after another
+        path = path[1:] or path  # the outermost contains XLA's pipelines, which run in sequence
         if module.pending is not None:
             self._leave(module, path, stage.name)
         returns = module.path[: len(path)] == path

@@ -208,7 +208,9 @@ def _weighed(found: RefusedFusion, module: ModuleRecord, producer: InstructionRe
     i = next(x for x in module_of(module).instructions() if x.name == producer.name)
     size = i.shape.byte_size
     if i.user_count <= 1:
-        return replace(found, users=i.user_count, copy_seconds=0.0, saved_bytes=2 * size)  # neither written nor read
+        return replace(
+            found, users=i.user_count, copy_seconds=0.0, saved_bytes=2 * size
+        )  # the result is neither written nor read
     consumer = next((u for u in i.users if u.name == found.consumer), None)
     known = () if consumer is None else consumer.operands
     instead = sum(o.shape.byte_size for o in dict.fromkeys(i.operands) if o not in known)

@@ -419,7 +419,7 @@ def _rewrite(stage: Stage, check: _Check, limit: float) -> Edit | None:
 
     def run(hlo_pass: HloPass, rewrites: int | None) -> _Budget:
         budget = _Budget(module_of(before), rewrites)
-        with suppress(_Stop), observing(budget):  # what the pass had not begun is left undone
+        with suppress(_Stop), observing(budget):  # stops before further rewrites
             hlo_pass.run(budget.module)
             budget.state = None
         return budget
@@ -429,7 +429,7 @@ def _rewrite(stage: Stage, check: _Check, limit: float) -> Edit | None:
 
     for hlo_pass, _, _ in as_configured(stage):
         if not changes_result(hlo_pass, None):
-            continue
+            continue  # with these options it does not change the result
         low, high = 0, run(hlo_pass, None).begun
         while high - low > 1:
             middle = (low + high) // 2

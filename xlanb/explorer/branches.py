@@ -195,7 +195,7 @@ def _passes(trace: Trace, index: int, given: HloPassPipeline | str | None) -> Hl
     start = trace.passes_from if trace.pipeline is not None else 0
     ran = deque(s for s in trace.stages[start : index + 1] if s.kind == "hlo_pass" and s.name != HAND_EDIT)
     left = _left(whole, ran)
-    if ran:  # they do not follow this pipeline
+    if ran:  # the stages do not follow this pipeline
         return whole
     return next((p for p in left if isinstance(p, HloPassPipeline)), HloPassPipeline(whole.name))
 

@@ -37,7 +37,7 @@ KINDS = tuple(_MARKS)
 _SEEN_THROUGH = frozenset({Op.FUSION, Op.GET_TUPLE_ELEMENT})
 _SHOWN = 40
 _LINE = 160
-_REPEATED = 4  # alike, from which on they are told as one
+_REPEATED = 4  # from this count on, equal differences are reported as one
 _NAMED = 4
 _DETAILS = re.compile(r", (?:metadata|backend_config|frontend_attributes|origin)=.*$", re.DOTALL)
 
@@ -147,10 +147,10 @@ class ModuleDiff(Displayable):
             return self._equality()
         counts = ", ".join(f"{n} {kind}" for kind, n in self.counts.items() if n)
         lines = [f"{self.names[0]} -> {self.names[1]}: {counts or 'nothing on either side'}"]
-        told = [line for (kind, _, __), ms in self._alike.items() if kind != "moved" for line in _told(ms)]
-        lines += [f"  {line}" for line in told[:_SHOWN]]
-        if len(told) > _SHOWN:
-            lines.append(f"  ... {len(told) - _SHOWN} more; see .groups")
+        described = [line for (kind, _, __), ms in self._alike.items() if kind != "moved" for line in _described(ms)]
+        lines += [f"  {line}" for line in described[:_SHOWN]]
+        if len(described) > _SHOWN:
+            lines.append(f"  ... {len(described) - _SHOWN} more; see .groups")
         return "\n".join(lines)
 
     def _equality(self) -> str:
@@ -163,7 +163,7 @@ class ModuleDiff(Displayable):
         return f"<ModuleDiff {self.names[0]} -> {self.names[1]}: {self.counts}>"
 
 
-def _told(alike: list[Match]) -> list[str]:
+def _described(alike: list[Match]) -> list[str]:
     """Describe differences with one pattern, one per line, or together if there are many."""
     if len(alike) < _REPEATED:
         return [str(m) for m in alike]

@@ -81,7 +81,7 @@ def _flows(graph: GraphRecord, calls: Mapping[str, str]) -> Iterator[Flow]:
                 continue
             source = calls.get(giver.name, giver.name)
             if source == target or (n.op in _THROUGH and n.name not in calls):
-                continue  # a cluster's own key; a node that hands on is passed through
+                continue  # a cluster's own key; forwarding nodes are looked through
             kind = "constant" if _is_constant(n, index) else "resource" if giver.op == "VarHandleOp" else "data"
             shape = giver.outputs[port] if port < len(giver.outputs) else ""
             yield Flow(source, port, target, index, f"{giver.name}:{port}", shape, kind)

@@ -216,7 +216,7 @@ class DumpDirectory(Displayable, Plottable):
             after = Deferred(lambda f=f: _graph(f))  # type: ignore[misc]
             place = printable(f.path.parent.relative_to(self.directory))
             path = (place, *_group(f)) if place != "." else _group(f)
-            before = before if path == around else None  # another run begins with another graph
+            before = before if path == around else None  # each run begins with its own graph
             words = f.name.describe()
             stages.append(Stage("tf_graph", f.name.label, before, after, path, summary=words, index=len(stages)))
             before, around = after, path
@@ -269,7 +269,7 @@ class DumpDirectory(Displayable, Plottable):
         lines = [f"{printable(self.directory)}: {', '.join(counts)}"]
         for m in self.ranked[:30]:
             sizes = f"{m.before or '?'} -> {m.after or '?'} instructions"
-            if m.work is not None and m is not self.main:  # of that `why` tells it
+            if m.work is not None and m is not self.main:  # `why` has the main program's
                 sizes = f"{m.work_text()}, {sizes}"
             made = f"{counted(len(m.files.steps), 'dump')}, {counted(m.files.kernel_count, 'kernel')}"
             lines.append(f"  module_{m.files.number:04d} {m.name}: {sizes}, {made}; {m.why}")
@@ -327,7 +327,7 @@ def _graph_key(f: DumpFile) -> tuple[str, int, str, int, tuple[int, int], int, s
     name = f.name
     owner, *_ = group = _group(f)
     kind = _GROUPS.index(owner) + 1 if owner in _GROUPS else 0
-    by_number = name.pipeline not in ("", "grappler", "placer")  # numbered through
+    by_number = name.pipeline not in ("", "grappler", "placer")  # numbered consecutively
     run = (name.sequence or 0) if not kind or by_number else 0
     return (
         str(f.path.parent),

@@ -23,14 +23,14 @@ _HELPER_SHARE = 0.05
 _PARSED_INSTRUCTIONS = 30_000
 """Limit of the instructions parsed in one directory to measure work: about a second."""
 
-# What JAX compiles on the side: its own functions with a leading underscore, random keys.
+# JAX's own helper programs: functions with a leading underscore, random keys.
 _PRIVATE_HELPERS = re.compile(
     r"(?:jit_)?(?:_?threefry\w*|_?random_\w+|_(?:normal|uniform|truncated_normal|normal_real|gamma|"
     r"bernoulli|categorical|randint|shuffle|permutation|reduce_\w+|argmax|argmin|mean|var|std|where|"
     r"power|multi_slice|broadcast_arrays|take|roll|pad|squeeze|einsum|linspace|cumulative_reduction))"
     r"(?:\.\d+)?"
 )
-# Programs of a single op called outside any jit; a user's function may bear such a name too.
+# Programs of single ops called outside jit; a user's function may have such a name too.
 _OP_HELPERS = re.compile(
     r"(?:jit_)?_?(?:convert_element_type|broadcast_in_dim|iota|concatenate|copy|reshape|squeeze|"
     r"transpose|dynamic_slice|slice|add|sub|subtract|mul|multiply|div|true_divide|neg|fill|full|"

@@ -36,7 +36,7 @@ _FINALS = (
 _KERNEL_SUFFIX = "_kernel_module"
 _MODULE_PREFIX = "__compute_module_"
 
-# Pipelines that XLA runs inside another: told from the dumps where they show it, else from here.
+# Pipelines that XLA nests in others, if the dumps do not show it.
 _PARENTS = {
     "simplification": "HLO_passes_through_layout_assignment",
     "post_scatter_expansion_simplification": "HLO_passes_through_layout_assignment",
@@ -234,7 +234,7 @@ def pipelines_of(steps: Sequence[DumpStep]) -> list[tuple[str, ...]]:
     for k, step in enumerate(steps):
         name = step.name.pipeline
         if step.name.kind == "step":
-            # A pass tells of its own steps before its pipeline tells that it ran.
+            # A pass dumps its own steps before its pipeline dumps that it ran.
             around = next((s.name.pipeline for s in steps[k:] if s.name.kind == "pass" and s.name.after == name), "")
             if around in stack:
                 del stack[stack.index(around) + 1 :]
@@ -351,7 +351,7 @@ def _bytes_or_none(file: DumpFile) -> bytes:
     try:
         return file.read_bytes()
     except XlanbError:
-        return b""  # which objdump refuses
+        return b""  # which objdump rejects
 
 
 def _joined(files: dict[str, DumpFile], language: str) -> TextRecord:

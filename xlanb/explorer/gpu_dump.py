@@ -145,7 +145,7 @@ class GpuDump:
         for name in self.instructions:
             by_name.setdefault(re.sub(r"\W", "_", name), name)
         for name in self._kernel_names:
-            plain = name if name in by_name else name.removesuffix("_fusion")  # as of a collective that Triton makes
+            plain = name if name in by_name else name.removesuffix("_fusion")  # as for a Triton collective
             if name not in found and plain in by_name:
                 found[name] = {by_name[plain]: None}
         return {name: tuple(names) for name, names in found.items()}
@@ -158,11 +158,11 @@ class GpuDump:
     def _kernel_files(self) -> list[_Files]:
         llvm, optimized = (self._by_function(kind) for kind in ("llvm_ir", "llvm_ir_optimized"))
         triton = self._by_function("triton_ir", MLIR_FUNCTION)
-        beside = {name: f for name, f in self.module.kernels.items() if "ptx" in f}
+        ptx_files = {name: f for name, f in self.module.kernels.items() if "ptx" in f}
         found = []
         for file in self.files("ptx"):
             text = text_of(file)
-            around = beside[file.name.kernel]
+            around = ptx_files[file.name.kernel]
             report = text_of(around["ptxas"]) if "ptxas" in around else ""
             resources = {r.name: r for r in parse_ptxas(report)}
             sass = {k.name: k for k in parse_sass(text_of(around["sass"]))} if "sass" in around else {}
@@ -314,7 +314,7 @@ class GpuDump:
                 clock[MAIN_ROW] = max(clock[MAIN_ROW], ends.get(token, 0.0))
             elif t.kind.endswith("Done"):
                 clock[MAIN_ROW] = max(clock.values())
-            # Another stream begins no earlier than it was told to.
+            # Another stream begins no earlier than the main one has got to.
             start = clock[row] = max(clock.get(row, 0.0), clock[MAIN_ROW] if row != MAIN_ROW else 0.0)
             n = times[id(t)]
             time = self._estimate(t, kernels) if t.engine != "control" else None

@@ -121,14 +121,14 @@ class _Story:
         if s.kind == "fusion":
             yield self._fused(s)
         elif s.kind == "ineligible":
-            if is_last and s.reason != _NO_USERS:  # which is said of what was fused into all of its users
+            if is_last and s.reason != _NO_USERS:  # the reason for producers fused into all of their users
                 subject = self._subject(s)
                 yield Decision(
                     Cause(PASS), "fuse", subject, False, (Predicate(s.reason, False, self._made(s, subject)),)
                 )
         else:
             self._costs[s.producer] = s
-            if is_last:  # it stayed where it was
+            if is_last:  # it was not fused
                 yield Decision(Cause(PASS), "fuse", self._subject(s), False, (self._cost(s, accepted=False),))
 
     def _fused(self, s: FusionStep) -> Decision:

@@ -94,7 +94,7 @@ class Compilation(Displayable):
             return self._start_for_gpu(x, args, session, named)
         x = as_tf_function(x)
         if session is None and is_foreign(x) and not is_jit_compiled(x):
-            if not self._flags.tf_xla_auto_jit:  # who steps a program of TensorFlow wants to see it compiled
+            if not self._flags.tf_xla_auto_jit:  # stepping a TensorFlow program implies compiling it
                 self._flags = replace(self._flags, tf_xla_auto_jit=2, tf_xla_cpu_global_jit=True)
             batch = named.pop("batch", None)
             graph = graph_of(x, *args, batch=batch)
@@ -111,7 +111,7 @@ class Compilation(Displayable):
                 raise TypeError(f"expected a feed dictionary with the tensors, got a {type(feeds).__name__}")
             self._may_end_at = _LAST_OF_GRAPH
             return (session or Session(graph)).run_stages(x, feeds)
-        with unobserved():  # making the module is not yet compiling it
+        with unobserved():  # creating the module is not compilation
             module = to_module(x, *args, **named)
         self._given = _arrays(module, args)
         return module_stages(module)
@@ -375,7 +375,7 @@ def _arrays(module: HloModule, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """
     try:
         flat = module.flat_arguments(args) if args else ()
-    except XlanbError:  # named arguments, say: the program is tried with others then
+    except XlanbError:  # e.g. named arguments: the program then runs on others
         return ()
     return flat if all(isinstance(a, int | float | complex) or hasattr(a, "__array__") for a in flat) else ()
 

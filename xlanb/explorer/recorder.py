@@ -80,7 +80,7 @@ class Recorder:
         edits, self._edits = tuple(self._edits), []
         decisions, self._decisions = tuple(self._decisions), []
         trace = self._traces.get(event.compilation)
-        if trace is None:  # it began before this recorder listened
+        if trace is None:  # it began before this recorder
             trace = self._traces[event.compilation] = Trace(f"compilation {event.compilation}")
         record = event.stage.given_after
         if isinstance(record, ModuleRecord | GraphRecord) and not _has_such(trace, type(record)):

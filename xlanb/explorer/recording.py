@@ -67,7 +67,7 @@ class RecordedProgram:
     def _counted(self) -> tuple[int, float]:
         if self._ended is not None:
             return self._ended
-        runs = self.trace.runs  # of a graph's clusters, by its session
+        runs = self.trace.runs  # by the session, for a graph's clusters
         if self.counter is None or self.counter.runs == 0:
             return len(runs), sum(runs)
         return self.counter.runs, self.counter.seconds
@@ -115,7 +115,7 @@ class Recording(Displayable, Plottable):
         elif recorder is None:
             return
         elif isinstance(event, Edit | Decision):
-            # they name no compilation: they belong to the stage that finishes next in their thread
+            # events without a compilation belong to the next stage that finishes in their thread
             recorder.on_event(event)
         elif event.compilation in self._found:
             if isinstance(event, Compiled):

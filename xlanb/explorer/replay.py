@@ -323,7 +323,7 @@ def edges_of(trace: Trace, stage: Stage) -> tuple[Decision, ...]:
         return ()
     try:
         found = _best(run, frozenset(i.name for c in run.before.computations for i in c.instructions))
-    except XlanbError:  # the page shows the facts then, and trace.why says what is the matter
+    except XlanbError:  # the page then shows the facts, and trace.why the error
         return ()
     return tuple(found.decided())
 

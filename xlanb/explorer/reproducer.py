@@ -172,7 +172,7 @@ def _(test: Differs, module: HloModule, arrays: tuple[Any, ...], notes: tuple[st
     body += [f"check(leaves(seen), EXPECTED, {limit!r})"]
     return _file(
         what,
-        (*notes, *_told("expected", wanted), *_told("saw", seen)),
+        (*notes, *_quoted_results("expected", wanted), *_quoted_results("saw", seen)),
         module,
         arrays,
         [line for line in body if line],
@@ -214,7 +214,7 @@ def _(test: ChangesResult, module: HloModule, arrays: tuple[Any, ...], notes: tu
     ]
     return _file(
         f"the pass {name} changes what a program computes",
-        (*notes, *_told("expected", wanted), *_told("saw", seen)),
+        (*notes, *_quoted_results("expected", wanted), *_quoted_results("saw", seen)),
         module,
         arrays,
         body,
@@ -364,7 +364,7 @@ def _smallest(
 def _is_so(test: Callable[..., bool], module: HloModule, arrays: Sequence[Any]) -> bool:
     try:
         return test(module.clone(), *arrays)
-    except XlanbError:  # the pass, or the interpreter, refuses it
+    except XlanbError:  # the pass, or the interpreter, rejects it
         return False
 
 
@@ -384,7 +384,7 @@ def _of_texts(
     ]
     return _file(
         f"the pass {name} changes what a program computes",
-        (*notes, *_told("expected", wanted), *_told("saw", seen)),
+        (*notes, *_quoted_results("expected", wanted), *_quoted_results("saw", seen)),
         before,
         tuple(arrays),
         body,
@@ -414,7 +414,7 @@ def _pass_source(hlo_pass: Any, path: tuple[str, ...] = (), source: str = "") ->
     return tuple(imports.splitlines()), f"\n{source}\n", f"{kind.__name__}()"
 
 
-def _told(word: str, results: Sequence[Any]) -> list[str]:
+def _quoted_results(word: str, results: Sequence[Any]) -> list[str]:
     """Return a result for the beginning of the file, if it is short."""
     text = ", ".join(" ".join(str(r).split()) for r in results)
     return [f"{word}: {text}"] if len(text) <= _MOST_SHOWN else []
@@ -446,17 +446,19 @@ def _file(
     head = [f"{title[0].upper()}{title[1:]}.", "", *notes, "", _versions()]
     wrapped = "\n".join(_lines(head)).replace("\\", "\\\\").replace('"""', "'''")
     modules = f"HLO = {_quoted(str(module))}\n" + (f"AFTER = {_quoted(str(after))}\n" if after is not None else "")
-    first = "from __future__ import annotations\n\n" if ") -> " in functions else ""  # of names that are not imported
+    first = (
+        "from __future__ import annotations\n\n" if ") -> " in functions else ""
+    )  # for annotations with names that are not imported
     parts = [
         f'"""{wrapped}\n"""',
         first + "\n".join([*needed, *imports]),
-        *([f"\n{UNPACKED.strip(chr(10))}\n"] if "unpacked(" in data else []),  # before what calls it
+        *([f"\n{UNPACKED.strip(chr(10))}\n"] if "unpacked(" in data else []),  # before its callers
         f"{modules}\n{data.rstrip()}",
         functions.strip("\n"),
         "\n".join(body),
     ]
     text = "\n\n".join(p for p in parts[:-2] if p) + "\n\n\n" + "\n\n\n".join(p for p in parts[-2:] if p) + "\n"
-    compile(text, "<reproducer>", "exec")  # never hand out a file that is no Python
+    compile(text, "<reproducer>", "exec")  # never return an invalid Python file
     needs = ("jax",) if any("jax" in line for line in imports) else ("xlanb",)
     return Reproducer(title, text, needs)
 

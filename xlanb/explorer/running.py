@@ -62,7 +62,7 @@ def run_traced(trace: Trace, inputs: Sequence[Any] = (), *, at_most: int = _PROF
     result = program.flat(*arrays)
     seconds = time.perf_counter() - begin
     begin = time.perf_counter()
-    result = program.flat(*arrays)  # the first run pays for cold caches
+    result = program.flat(*arrays)  # the first run has cold caches
     seconds = min(seconds, time.perf_counter() - begin)
     runs = max(1, min(at_most, int(_SECONDS / max(seconds, 1e-9))))
     if program.is_native:
@@ -70,7 +70,7 @@ def run_traced(trace: Trace, inputs: Sequence[Any] = (), *, at_most: int = _PROF
         kernels, _ = kernel_times(program, arrays, runs, machine=machine)
     else:
         machine, kernels = MachineLimits(1, {4: 0.0, 8: 0.0}, ()), []
-    # the kernels were timed in other runs: one run takes no less than its kernels
+    # the kernels were timed in other runs: a run takes at least its kernels' time
     seconds = max(seconds, sum(k.seconds for k in kernels))
     results = tuple((f"{v.dtype}{list(v.shape)}", _short(v)) for v in leaves_of(result))
     record = ExecutionRecord(seconds, tuple(kernels), results, runs, machine.flops[4], machine.bandwidth)

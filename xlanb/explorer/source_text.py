@@ -118,7 +118,7 @@ def _collect(function: Any, name: str, imports: dict[str, None], sources: dict[s
         raise ArgumentError(f"{name} cannot be written to a file: its source is unknown ({error})") from None
     if not source.lstrip().startswith(("def ", "class ", "@")):
         raise ArgumentError(f"{name} cannot be written to a file: it is not a named function (def {name}(...))")
-    sources[name] = ""  # its place is before what uses it, and it may use itself
+    sources[name] = ""  # it is defined before its users, and may be recursive
     for key, value in _used(function).items():
         if isinstance(value, types.ModuleType):
             imports[f"import {value.__name__}" + (f" as {key}" if key != value.__name__ else "")] = None
@@ -145,7 +145,7 @@ def _used(function: Any) -> dict[str, Any]:
         file = inspect.getsourcefile(function)
         functions = [
             f for f in vars(function).values() if isinstance(f, types.FunctionType) and f.__code__.co_filename == file
-        ]  # not those that a decorator made
+        ]  # not those made by a decorator
         home = vars(sys.modules.get(function.__module__, types.ModuleType("nowhere")))
         decorated = inspect.getsource(function).lstrip().startswith("@")
         out = {k: v for k, v in home.items() if any(v is base for base in function.__bases__)}

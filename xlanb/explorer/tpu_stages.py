@@ -103,7 +103,7 @@ class _TpuDumps:
     def schedule(self) -> TpuScheduleRecord:
         """Read the scheduled HLO with the cost of each instruction."""
         file = self.find(HLO)
-        if file is None:  # the stage is only made where it is there
+        if file is None:  # the stage exists only with the file
             raise XlanbError(f"no scheduled HLO of {self.module.name} was dumped")
         facts, calls = {}, {}
         for program in self.programs:

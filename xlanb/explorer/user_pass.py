@@ -70,7 +70,7 @@ class Trial(Displayable):
 def _instance(kind: type[HloPass]) -> HloPass:
     try:
         return kind()
-    except TypeError as error:  # no apply, or arguments that have no default
+    except TypeError as error:  # no apply, or arguments without defaults
         raise PassError(f"cannot create a pass from the class {kind.__name__}: {error}") from error
 
 

@@ -139,7 +139,7 @@ class Workbench:
         except BaseException as error:
             self._ended = True
             if not self._steps_itself:
-                let_pass(error)  # of a function that the widget was given
+                let_pass(error)  # from a function passed to the widget
             raise
         self._ended = stage is None
         return stage

@@ -77,7 +77,7 @@ def measured_worth(trace: Trace) -> Iterator[Worth]:
     for n in range(_ROUNDS):
         for v in variants:
             seconds = v.seconds()
-            if seconds is not None and n:  # the first run pays for cold caches
+            if seconds is not None and n:  # the first run has cold caches
                 times[v.row["without"]].append(seconds)
                 worth.seconds[v.row["without"]] = statistics.median(times[v.row["without"]])
             _note(worth, v)

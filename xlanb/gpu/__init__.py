@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    if name != "pipeline":  # loaded when it is asked for: who reads the table of devices needs no passes
+    if name != "pipeline":  # loaded on demand: readers of the device table need no passes
         raise AttributeError(f"module 'xlanb.gpu' has no attribute {name!r}")
     from xlanb.gpu.pipelines import pipeline
 

@@ -54,7 +54,7 @@ def described_device(text: str) -> GpuDevice | None:
     base = device_of(name) or _alike(text)
     if base is None:
         return None
-    # The device's own figures come first; its units name their clocks alike, after it.
+    # The device's figures come first; its units have equally named clocks later.
     given = {key: float(value) for key, value in reversed(_NUMBER.findall(text))}
     arch = base.architecture
     limits = {ours: int(given[theirs]) for ours, theirs in _OF_ARCHITECTURE.items() if given.get(theirs, 0) > 0}

@@ -69,9 +69,9 @@ class Driver:
             raise DeviceError(f"{name} failed with error {code} of the CUDA driver{self._text(code)}")
 
     def _text(self, code: int) -> str:
-        told = ctypes.c_char_p()
-        self._functions["cuGetErrorString"](code, ctypes.byref(told))
-        return f": {told.value.decode()}" if told.value else ""
+        message = ctypes.c_char_p()
+        self._functions["cuGetErrorString"](code, ctypes.byref(message))
+        return f": {message.value.decode()}" if message.value else ""
 
 
 @cache

@@ -72,7 +72,7 @@ def kernel_cost(i: HloInstruction) -> KernelCost:
         given = float(sum(o.shape.byte_size for o in i.operands))
         count = _participants(i)
         return KernelCost(flops, given, given, dtype, _sent(i.opcode, given, count), count)
-    # Of what is no fusion XLA's counts already know slices; the written part is the result.
+    # XLA's counts already handle slices outside fusions; the result is what is written.
     written = min(float(i.shape.byte_size), counts.bytes_accessed)
     if i.opcode is O.CUSTOM_CALL:
         return KernelCost(flops, sum(o.shape.byte_size for o in dict.fromkeys(i.operands)), written, dtype)

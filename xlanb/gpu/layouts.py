@@ -20,7 +20,7 @@ from xlanb.transforms.layout.layout_constraints import LayoutConstraints, Order,
 
 P = PrimitiveType
 
-# By target which operand (or -1: the result) is the input, the kernel and the output.
+# By target: which operand (-1: the result) is the input, the kernel and the output.
 _ROLES = {
     "__cudnn$convForward": (0, 1, -1),
     "__cudnn$convForwardGraph": (0, 1, -1),
@@ -206,7 +206,7 @@ def is_matrix(order: Order, batch: Sequence[int], rows: Sequence[int], columns: 
         left = left[len(group) :]
     if not batch:
         return True
-    # A group without dimensions counts as the most major one.
+    # A group without dimensions counts as the most major.
     return (seen + [n for n in (2, 1) if n not in seen])[0] != 0
 
 

@@ -86,7 +86,7 @@ def _by_registers(arch: Architecture, warps: int, registers: int) -> int:
         return arch.blocks_per_core
     partitions = 2 if arch.capability == (6, 0) else 4
     of_warp = _rounded(registers * arch.threads_per_warp, REGISTER_UNIT)
-    # A launch is refused by what its warps would take if they filled all partitions alike.
+    # The launch limit assumes that the warps fill all partitions equally.
     if registers > MAX_REGISTERS or of_warp * _rounded(warps, partitions) > arch.registers_per_core:
         return 0
     return arch.registers_per_core // partitions // of_warp * partitions // warps

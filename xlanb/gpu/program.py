@@ -134,10 +134,10 @@ class _Writer:
 
     def unique(self, name: str) -> str:
         wanted = identifier(name).replace(".", "_").replace("-", "_")
-        if not wanted[0].isalpha():  # PTX takes no lone underscore for a name, and LLVM no digit before one
+        if not wanted[0].isalpha():  # PTX rejects a lone underscore as a name, and LLVM a leading digit
             wanted = f"kernel_{wanted}"
         made = self._symbols.unique(wanted)
-        while "." in made:  # it is taken, or a function of the C library's: PTX has no dots in names
+        while "." in made:  # taken, or a C library function: PTX names have no dots
             made = self._symbols.unique(made.replace(".", "_"))
         return made
 
@@ -190,7 +190,7 @@ class _Writer:
     def _while(self, i: HloInstruction) -> None:
         loop = self._loop_of[i]
         if not loop.state and not i.has_side_effect:
-            return  # the body changes nothing: where the loop ends at all, its result is what it began with
+            return  # the body changes nothing: if the loop ends, its result is its input
         condition, body = i.attributes["condition"], i.attributes["body"]
         self._copies(loop.begin)
         tested = self._inner(condition)

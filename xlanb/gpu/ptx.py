@@ -100,10 +100,10 @@ def assemble(text: str) -> PtxasOutput:
         ran = subprocess.run(
             [ptxas, "-v", "-arch", found[1], "-o", str(made), str(source)], capture_output=True, text=True, check=False
         )
-        told = ran.stderr + ran.stdout
+        report = ran.stderr + ran.stdout
         if ran.returncode:
-            raise CompilationError(f"ptxas rejects the PTX:\n{told.strip()}")
-        registers, spills, stack = _USED.search(told), _SPILLS.search(told), _STACK.search(told)
+            raise CompilationError(f"ptxas rejects the PTX:\n{report.strip()}")
+        registers, spills, stack = _USED.search(report), _SPILLS.search(report), _STACK.search(report)
         stores, loads = (int(n) for n in spills.groups()) if spills else (0, 0)
         return PtxasOutput(
             made.read_bytes(), int(registers[1]) if registers else 0, stores, loads, int(stack[1]) if stack else 0

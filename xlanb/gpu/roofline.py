@@ -17,12 +17,12 @@ from xlanb.gpu.occupancy import Occupancy
 LAUNCH_SECONDS = 1e-6
 """The launch overhead assumed by XLA's model of fusion times."""
 
-_LATENCY_S = 6e-7  # of a read from memory
-_IN_FLIGHT = 16  # bytes of a thread: one vector load
-_CORE_BYTES = 64  # a clock that one multiprocessor takes from the cache
-_LINK = ((7, 20e9), (10, 25e9))  # bytes a second and direction of one NVLink, below a compute capability
+_LATENCY_S = 6e-7  # latency of a memory read
+_IN_FLIGHT = 16  # bytes in flight per thread: one vector load
+_CORE_BYTES = 64  # per clock that one multiprocessor reads from the cache
+_LINK = ((7, 20e9), (10, 25e9))  # NVLink bytes per second and direction, below a compute capability
 _LATEST_LINK = 50e9
-_LIBRARY_BLOCKS = 1 << 30  # a library's call is taken to fill the device
+_LIBRARY_BLOCKS = 1 << 30  # a library call is assumed to fill the device
 
 
 @dataclass(frozen=True)

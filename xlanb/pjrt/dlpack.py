@@ -50,7 +50,7 @@ def _importing(from_dlpack: Callable[..., Any]) -> Callable[..., Any]:
         wanted = _target(external_array, device)
         if wanted is None:
             return from_dlpack(external_array, device=device, copy=copy)
-        # in the CPU's memory, which XLA:CPU shares or copies as `copy` says
+        # in CPU memory, which XLA:CPU shares or copies according to `copy`
         return _placed(from_dlpack(external_array, copy=copy), wanted)
 
     imported.of_xlanb = True  # type: ignore[attr-defined]

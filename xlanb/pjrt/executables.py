@@ -67,7 +67,7 @@ class LoadedProgram(Handle):
         counter = self.program.executable.counter if self.program.executable is not None else None
         if counter is None:
             return
-        self._counter = counter  # a call that machine code is in adds to it when it ends
+        self._counter = counter  # a running machine code call adds to it when it ends
         self.words[Loaded.counter] = counter.address
         found = weakref.ref(self)
 
@@ -148,7 +148,7 @@ def _deserialize(args: Any) -> None:
 
 @implements("Executable_Destroy")
 def _destroy(args: Any) -> None:
-    # a loaded executable goes on with the program: C forgets only its own reference
+    # a loaded executable keeps the program: C forgets only its own reference
     del args
 
 

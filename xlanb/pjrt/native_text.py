@@ -80,7 +80,7 @@ _GETTERS: dict[str, tuple[tuple[int, str, str], ...]] = {
     "Buffer_OpaqueDeviceMemoryDataPointer": ((Buffer.data, "i64", "device_memory_ptr"),),
     "LoadedExecutable_GetExecutable": ((Loaded.executable, "i64", "executable"),),
     "Executable_NumOutputs": ((RESULT_COUNT, "i64", "num_outputs"),),
-    "Device_DefaultMemory": ((0, "i64", "memory"),),  # JAX 0.12 asks for it at each call with a NumPy array
+    "Device_DefaultMemory": ((0, "i64", "memory"),),  # JAX 0.12 calls it at each call with a NumPy array
     "Memory_Kind": ((MemoryWords.kind, "i64", "kind"), (MemoryWords.kind_size, "i64", "kind_size")),
     "Layouts_MemoryLayout_Serialize": (
         (LayoutWords.text, "i64", "serialized_bytes"), (LayoutWords.text, "i64", "serialized_layout"),

@@ -47,7 +47,7 @@ class Plugin:
         )
         make = ctypes.pythonapi.PyCapsule_New
         make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        self._name = ctypes.c_char_p(b"pjrt_c_api")  # a capsule keeps no copy of its name
+        self._name = ctypes.c_char_p(b"pjrt_c_api")  # a capsule does not copy its name
         self.capsule: Any = make(ctypes.addressof(self.api), self._name, None)
 
     def _extension(self) -> c_api.LayoutsExtension:

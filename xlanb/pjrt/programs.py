@@ -182,7 +182,7 @@ def parse_options(data: bytes) -> Any:
     extension = import_jax("jaxlib._jax")
     try:
         return extension.CompileOptions.ParseFromString(data)
-    except Exception as error:  # the extension raises its own kinds
+    except Exception as error:  # the extension raises its own exceptions
         raise CompilationError(f"the CompileOptionsProto cannot be read: {error}") from error
 
 

@@ -180,7 +180,7 @@ def _given(caller: HloInstruction, parameter: HloInstruction) -> tuple[HloInstru
 
 
 def _reached(
-    start: HloInstruction, meshes: Mapping[str, Mesh], further: Callable[[HloInstruction], Iterable[HloInstruction]]
+    start: HloInstruction, meshes: Mapping[str, Mesh], neighbors: Callable[[HloInstruction], Iterable[HloInstruction]]
 ) -> Iterator[ShardingAnnotation]:
     seen, queue = {start}, deque([start])
     while queue:
@@ -189,8 +189,8 @@ def _reached(
         if annotation is not None:
             yield annotation
         if annotation is not None and annotation.kind is AnnotationKind.CONSTRAINT and at is not start:
-            continue  # nothing passes a constraint
-        for one in further(at):
+            continue  # a constraint ends the search
+        for one in neighbors(at):
             if one not in seen:
                 seen.add(one)
                 queue.append(one)

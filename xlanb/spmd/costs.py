@@ -131,7 +131,7 @@ def _steps(kind: str, members: int, topology: Topology) -> int:
     passes = 2 if kind == "all-reduce" else 1
     if topology is Topology.MEMORY or (topology is Topology.SWITCH and "all-to-all" in kind):
         return passes
-    # On a ring both directions are used, so that the farthest device is half of it away.
+    # A ring uses both directions, so the farthest device is half of it away.
     return passes * (max(1, members // 2) if topology is Topology.RING else members - 1)
 
 

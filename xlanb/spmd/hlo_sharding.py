@@ -337,11 +337,13 @@ class HloSharding(Displayable):
         """Where the tile of a device ends."""
         return self._edge(shape, device, 1)
 
-    def _edge(self, shape: ArrayShape, device: int, further: int) -> tuple[int, ...]:
+    def _edge(self, shape: ArrayShape, device: int, next_tile: int) -> tuple[int, ...]:
         if self.type in _WHOLE:
-            return shape.dimensions if further else (0,) * shape.rank
+            return shape.dimensions if next_tile else (0,) * shape.rank
         index, tiles = self.tile_index_for_device(device), self.data_tile_shape
-        return tuple(min((i + further) * -(-d // t), d) for i, d, t in zip(index, shape.dimensions, tiles, strict=True))
+        return tuple(
+            min((i + next_tile) * -(-d // t), d) for i, d, t in zip(index, shape.dimensions, tiles, strict=True)
+        )
 
     # -- tuples ------------------------------------------------------------------------------------
 

@@ -341,7 +341,7 @@ def _executions(module: HloModule) -> dict[HloComputation, int]:
     Computations that are applied to elements are not counted.
     """
     counts: Counter[HloComputation] = Counter({module.entry_computation: 1})
-    # Callers come before what they call.
+    # Callers come before callees.
     for c in reversed(list(_callees_first(module.entry_computation, set()))):
         for i in c:
             trips = known_trip_count(i) if i.opcode is O.WHILE else 1

@@ -299,7 +299,7 @@ class _Candidates:
         had, wanted = self._named(self.cause.have, array), self._named(self.cause.want, array)
         stones = stepping_stones(had, wanted) if had is not None and wanted is not None else []
         if stones:
-            # A constraint stands right behind the array: the last one is put there first.
+            # Each constraint is inserted directly after the array, so insert the last one first.
             changes = (AnnotationChange(array.name, s, is_new=True) for s in reversed((had, *stones)) if s is not None)
             way = ", then ".join(map(dims_text, stones))
             yield (

@@ -36,7 +36,7 @@ _PASSING = frozenset(
     )
 )
 _GROUP = f"{_PREFIX}ShardingGroup"
-# Rules for custom calls are left by XLA too: they describe the call, not a sharding.
+# XLA also keeps rules of custom calls: they describe the call, not a sharding.
 _KEPT = frozenset((f"{_PREFIX}sharding_rule",))
 
 

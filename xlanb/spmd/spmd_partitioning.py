@@ -25,7 +25,7 @@ class SpmdPartitioning(HloPass):
     """
 
     name: ClassVar[str] = "spmd-partitioning"
-    keeps: ClassVar[Verdict] = REAL  # each device adds up its part first
+    keeps: ClassVar[Verdict] = REAL  # each device sums its part first
     ulps: ClassVar[float] = 4.0
 
     def apply(self, module: HloModule) -> None:

@@ -44,7 +44,7 @@ _HEROES = (
     (HloOpcode.REDUCE, "reduction"),
     (HloOpcode.CONCATENATE, "concatenate"),
 )
-_PLAIN = {  # fields that say nothing where they have these values
+_PLAIN = {  # fields that are omitted at these default values
     "num_ctas": (1, "1"), "num_stages": (1, "1"), "is_tma_allowed": (False,), "waves_per_eu": (0, "0"),
     "is_warp_specialization_allowed": (False,),
 }  # fmt: skip

@@ -30,7 +30,7 @@ _PREVIOUS = re.compile(r"prev=(\d{1,9})")
 _NAME = re.compile(r'^ *profile_annotation: "((?:[^"\\\n]|\\.)*)"')
 _ID = re.compile(r"^ *thunk_id: (\d{1,9})\s*$")
 
-# What a kind is called, and the library or engine that does the work.
+# A kind's words, and the library or engine that runs it.
 _WORDS = {
     "kKernel": ("kernel", ""),
     "kCustomKernel": ("kernel", ""),
@@ -140,7 +140,7 @@ def parse_thunks(text: str, metadata: str = "") -> tuple[Thunk, ...]:
     """
     names = parse_metadata(metadata)
     thunks: list[Thunk] = []
-    around: list[tuple[int, int]] = []  # indentation and position of the thunks that the current line stands in
+    around: list[tuple[int, int]] = []  # indentation and position of the enclosing thunks
     branch, labelled = "", -1
     for line in text.splitlines():
         found = _THUNK.match(line)
@@ -173,7 +173,7 @@ def _branch_of(thunks: list[Thunk], parent: int) -> str:
 def _thunk(found: re.Match[str], names: dict[int, str], depth: int, parent: int, branch: str) -> Thunk:
     number, kind, rest = int(found["id"]), found["kind"], found["rest"].strip()
     before = _PREVIOUS.search(found["links"])
-    # A CUDA graph has the number of no thunk of its own.
+    # A CUDA graph has no thunk number of its own.
     named = "" if kind == "kCommandBuffer" else names.get(number, "")
     thunk = Thunk(
         number,

@@ -47,7 +47,7 @@ LABELS: Final = {
 MAX_CHARACTERS: Final = 64 << 20
 """The most characters of a program's text; libtpu's longest programs have some megabytes."""
 
-# The unit of an instruction, by its mnemonic; the first that fits.
+# The unit of an instruction, by its mnemonic; the first match counts.
 _UNIT_OF = (
     ("VPOP", re.compile(r"vpop\b|vpop\.|2?pop\.|spop")),
     (

@@ -106,12 +106,12 @@ def roofline_of(
     Flops and seconds come from XLA's `cost_analysis` if it has them; its bytes are not used,
     because they include VMEM.
     """
-    told = cost_analysis.get("optimal_seconds")
+    optimal = cost_analysis.get("optimal_seconds")
     return Roofline(
         chip,
         float(cost_analysis.get("flops", flops)),
         float(hbm_bytes),
         chip.seconds(bundles),
         mxu_share,
-        float(told) if told is not None else None,
+        float(optimal) if optimal is not None else None,
     )

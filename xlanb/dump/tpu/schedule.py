@@ -176,10 +176,10 @@ class TpuScheduleRecord(Displayable):
                 f"or names none of {', '.join(CHIPS)}"
             )
         rows = self.instructions
-        told = self.cost_analysis if cost_analysis is None else cost_analysis
+        analysis = self.cost_analysis if cost_analysis is None else cost_analysis
         bundles = sum(i.bundles + i.call_bundles for i in rows)
         traffic = sum(i.hbm_bytes for i in rows) + sum(s.size for s in self.spans if "HBM" in (s.source, s.target))
-        return roofline_of(self.chip, bundles, self.mxu_share, sum(i.flops for i in rows), traffic, told)
+        return roofline_of(self.chip, bundles, self.mxu_share, sum(i.flops for i in rows), traffic, analysis)
 
     def seconds(self, bundles: float) -> float | None:
         """Return the time of a number of bundles, None if the chip is unknown."""

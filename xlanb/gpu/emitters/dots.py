@@ -66,7 +66,7 @@ def _hero(root: HloInstruction) -> HloInstruction | None:
 def fits(i: HloInstruction, root: HloInstruction) -> bool:
     """Whether an instruction is a dot or convolution worth tiling, or a fusion of one."""
     hero = _hero(root)
-    if hero is None or (i is root and hero is not root):  # what other instructions compute is in memory
+    if hero is None or (i is root and hero is not root):  # operands of an unfused hero are in memory
         return False
     made = matrices_of(hero)
     if made is None:
@@ -97,7 +97,7 @@ def _emit_by_threads(lowering: Lowering, hero: HloInstruction, matrices: Matrice
     _, rows, columns, _ = matrices.sizes
     most = 64 if t.byte_size <= 4 else 32
     height, width = _tile(rows, 16, most), _tile(columns, 16, most)
-    while height * width < 512:  # a warp at least
+    while height * width < 512:  # at least a warp
         height, width = (height * 2, width) if height < width else (height, width * 2)
     threads = height * width // (_OWN * _OWN)
     tiles = _Tiles(hero, matrices, height, width, threads)

@@ -308,7 +308,7 @@ class Lowering:
         wanted = self.instruction.name + (f"_{suffix}" if suffix else "")
         name = self._unused.pop(wanted, None) or self.program.unique(wanted)
         k = GpuKernelFunction(self, name, blocks, threads)
-        self._unused[wanted] = name  # for another way, where this one fails
+        self._unused[wanted] = name  # reusable if this attempt fails
         yield k
         del self._unused[wanted]
         code, given = k.finish()

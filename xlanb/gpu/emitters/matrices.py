@@ -164,7 +164,7 @@ class ConvolutionMatrices:
     def run(self, *, is_left: bool) -> int:
         if self.is_along_depth(is_left=is_left):
             return self.c.features
-        return 1 if is_left else self._outputs  # places of the result see the padding each for itself
+        return 1 if is_left else self._outputs  # each result position has its own padding
 
     def operand(self, f: Function, batch: Ix, place: Ix, depth: Ix, *, is_left: bool) -> tuple[Value, list[Ix]]:
         n, c = self.c.numbers, self.c

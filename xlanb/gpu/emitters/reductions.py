@@ -244,7 +244,7 @@ class Partial:
         """Combine the partial results of the first `valid` lanes in the first lane."""
         k, f = self.k, self.k.f
         made = flat(values)
-        offset = 1  # ascending: what a lane has is of consecutive lanes
+        offset = 1  # ascending, so that a lane combines consecutive lanes
         while offset < (valid if isinstance(valid, int) else WARP):
             others = [k.shuffle("down", v, offset) if v.type is not I1 else _shuffle_bit(k, v, offset) for v in made]
             both = flat(self.combine(pack(self.types, made), pack(self.types, others)))

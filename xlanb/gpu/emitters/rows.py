@@ -144,7 +144,7 @@ class _BlockTeam:
 
     def reduce(self, partial: Partial, values: Sequence[Element]) -> list[Element]:
         """Combine the values of all threads, for each of them."""
-        total = partial.across_block(values, self.warps)  # in each warp: nobody waits for the first
+        total = partial.across_block(values, self.warps)  # in each warp, so that none waits for the first
         return pack(partial.types, [_from_first(self.k, v) for v in flat(total)])
 
 

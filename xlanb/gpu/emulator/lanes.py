@@ -113,9 +113,9 @@ class _Watched:
         made = module.add(code, self.kernel.threads)
         text = module.text()
         data = translate(text + conversions(text, target), llvm.TargetModel(target, 1), _PASSES)
-        told = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int32, ctypes.c_int64)(self._told)
-        symbols = {"malloc": address_of("malloc"), _SAID: ctypes.cast(told, ctypes.c_void_p).value or 0}
-        loaded = jit.LoadedCode([data], [made.symbol], symbols, told)
+        callback = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int32, ctypes.c_int64)(self._record_value)
+        symbols = {"malloc": address_of("malloc"), _SAID: ctypes.cast(callback, ctypes.c_void_p).value or 0}
+        loaded = jit.LoadedCode([data], [made.symbol], symbols, callback)
         signature = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
         function = signature(loaded.address(made.symbol))
         table = (ctypes.c_uint64 * max(1, len(self.addresses)))(*self.addresses)
@@ -128,7 +128,7 @@ class _Watched:
         if status != OK:
             raise EvaluationError(f"kernel {self.kernel.name}: some lanes of a warp wait for others that never arrive")
 
-    def _told(self, thread: int, line: int, bits: int) -> None:
+    def _record_value(self, thread: int, line: int, bits: int) -> None:
         found = self.said.get(thread)
         if found is not None:
             self.count += 1
@@ -144,18 +144,18 @@ class _Watched:
         waiting: list[str] = []  # for the end of a block's phis
         for number, line in enumerate(self.texts, 1):
             inside = inside or line.startswith("define ptx_kernel ")
-            told = list(self._calls(number, line)) if inside else []
+            calls = list(self._calls(number, line)) if inside else []
             if " = phi " not in line and waiting and not _LABEL.match(line):
                 out += waiting
                 waiting = []
             if _BARRIER.match(line):
-                out += [*told, line]
+                out += [*calls, line]
                 continue
             out.append(line)
             if " = phi " in line:
-                waiting += told
+                waiting += calls
             else:
-                out += told
+                out += calls
             inside = inside and line != "}"
         return replace(self.kernel.code, ir="\n".join([*out, f"declare void @{_SAID}(i32, i32, i64)"]))
 

@@ -109,7 +109,7 @@ def _packed_tile(
     read = [output[n] for n in inverse]
     vector = _BANK_BITS // bits
     edge = _BANKS * vector
-    # The result is [.., T1, .., A, T2, B] where the operand is [.., T2, .., A, T1, B].
+    # The result is [.., T1, .., A, T2, B] if the operand is [.., T2, .., A, T1, B].
     t1, t2, a, b = read[rank - 2], output[rank - 2], output[rank - 3], output[-1]
     tile_t1 = min(t1, edge)
     tile_a = min(a, edge // tile_t1)

@@ -38,7 +38,7 @@ def objection(producer: HloInstruction, consumer: HloInstruction) -> str:
         if any(o is buffer for k, o in enumerate(consumer.operands) if k != n):
             return f"{consumer.name} updates {buffer.name} in place and also reads it"
         if buffer is producer or buffer in producer.operands:
-            # What holds for the first such operand decides, as in XLA.
+            # As in XLA, the first such operand decides.
             return _conflict(producer, consumer)
     return ""
 

@@ -54,7 +54,7 @@ def _legalize(i: HloInstruction) -> None:
     if target in (cudnn_convolution.FORWARD, cudnn_convolution.FUSED):
         if not _is_symmetric(window) or _is_negative(window) or _has_holes(window):
             _forward(i, window)
-    # Nothing helps a gradient with negative padding.
+    # A gradient with negative padding cannot be legalized.
     elif not _is_symmetric(window) and not _is_negative(window):
         if target == cudnn_convolution.BACKWARD_FILTER:
             _backward_filter(i, window)

@@ -215,7 +215,7 @@ def _is_from_one_dimension(conv: ConvCandidate) -> bool:
     if len(conv.window) != 2 or k.opcode is not O.RESHAPE:
         return False
     source, made = k.operands[0].array_shape.dimensions, k.array_shape.dimensions
-    # Of several places that give the same shape, the reshape puts the dimension into the first.
+    # If several positions give the same shape, the reshape inserts the dimension at the first.
     places = [d for d in range(len(made)) if made[d] == 1 and (*made[:d], *made[d + 1 :]) == source]
     return bool(places) and places[0] in conv.numbers.kernel_spatial
 
@@ -310,7 +310,7 @@ def _call_backward_input(conv: ConvCandidate) -> None:
     kernel = i.operands[1]
     if kernel.opcode is O.REVERSE:
         kernel = kernel.operands[0]
-    elif kernel.opcode is O.CONSTANT:  # reversed twice: the call takes in one of them
+    elif kernel.opcode is O.CONSTANT:  # reversed twice: the call absorbs one reversal
         kernel = b.add(O.REVERSE, (kernel,), kernel.shape, dimensions=n.kernel_spatial)
     elif kernel.opcode is O.RESHAPE and kernel.operands[0].opcode is O.REVERSE:
         kernel = b.add(O.RESHAPE, (kernel.operands[0].operands[0],), kernel.shape)

@@ -179,13 +179,13 @@ def _config(dot: HloInstruction, algorithm: str) -> dict[str, Any]:
         f"{side}_stride": str(prod(o.array_shape.dimensions[len(dot.ints(f"{side}_batch_dims")) :]))
         for side, o in zip(("lhs", "rhs"), dot.operands, strict=True)
     }
-    told = "ALG_UNSET" if algorithm == UNSET else f"ALG_{algorithm.upper()}"
+    algorithm_name = "ALG_UNSET" if algorithm == UNSET else f"ALG_{algorithm.upper()}"
     return {
         "alpha_real": 1,
         "beta": 0,
         "dot_dimension_numbers": numbers,
         "alpha_imag": 0,
-        "precision_config": {"operand_precision": [str(p).upper() for p in precision], "algorithm": told},
+        "precision_config": {"operand_precision": [str(p).upper() for p in precision], "algorithm": algorithm_name},
         "epilogue": "DEFAULT",
         **strides,
         "grad_x": False,

@@ -67,7 +67,7 @@ class CudnnFusedConvRewriter(HloPass):
 
 def _fuse_around(c: HloComputation) -> None:
     _each(c, _addend)
-    _each(c, _addend)  # a bias and an array beside it
+    _each(c, _addend)  # a bias and a side input
     _each(c, _side_scale)
     _each(c, _relu)
 

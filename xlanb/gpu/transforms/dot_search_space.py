@@ -137,7 +137,7 @@ class TritonDot:
     def _result_tiles(self) -> Iterator[tuple[int, int]]:
         for m in _powers(self.min_tile[0], self.max_tile[0]):
             low, high = self.min_tile[1], self.max_tile[1]
-            if m < self.m and not (m * 2 < low or high < m // 2):  # near squares read each element less often
+            if m < self.m and not (m * 2 < low or high < m // 2):  # nearly square tiles read each element less often
                 low = low if self.is_expensive[1] else max(m // 2, low)
                 high = high if self.is_expensive[0] else min(m * 2, high)
             for n in _powers(low, high):

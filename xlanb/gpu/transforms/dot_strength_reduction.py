@@ -153,9 +153,9 @@ def _ordered(dot: HloInstruction, number: int, side: str) -> HloInstruction:
     if order == tuple(sorted(order)):
         return operand
     shape = operand.array_shape
-    layout = [order.index(d) for d in shape.minor_to_major]  # every byte stays
-    turned = ArrayShape(made, tuple(shape.dimensions[d] for d in order)).with_layout(layout)
-    return c.add(O.TRANSPOSE, (operand,), turned, dimensions=order)
+    layout = [order.index(d) for d in shape.minor_to_major]  # every byte stays in place
+    transposed = ArrayShape(made, tuple(shape.dimensions[d] for d in order)).with_layout(layout)
+    return c.add(O.TRANSPOSE, (operand,), transposed, dimensions=order)
 
 
 def _inserted(operand: HloInstruction, place: int, sizes: list[int]) -> HloInstruction:

@@ -103,7 +103,7 @@ def _offset(i: HloInstruction, counter: _Counter | None) -> _Linear | None:
         if not value.step:
             value = _Linear(min(max(value.start, 0), room))
         elif not (0 <= value.start <= room and 0 <= value.last(counter) <= room):
-            return None  # XLA moves a start into the array: then it is no straight line
+            return None  # XLA clamps the start to the array, so it is not linear
         offset, step = offset + value.start * strides[d], step + value.step * strides[d]
     return _Linear(offset, step)
 

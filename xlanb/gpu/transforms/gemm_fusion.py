@@ -249,7 +249,7 @@ def _is_input_worth_fusing(i: HloInstruction) -> bool:
         return True
     if i.user_count > 1 or i.opcode is O.MULTIPLY:
         return False
-    if i.opcode is O.SLICE:  # it reads a part only
+    if i.opcode is O.SLICE:  # it reads only a part
         return _is_in_memory_anyway(i)
     return all(o.opcode in (O.PARAMETER, O.CONSTANT) and o.user_count == 1 for o in i.operands)
 

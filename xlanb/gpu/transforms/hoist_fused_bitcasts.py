@@ -318,7 +318,7 @@ def _after_broadcast(i: HloInstruction, given: ArrayShape) -> ArrayShape:
         places = [place[d] for d in dims]
         if not places or places != list(range(places[0], places[0] + len(places))):
             raise _StuckError(f"{i.name} places other dimensions between those that are merged")
-        # The fastest of the dimensions stands for all of them.
+        # The fastest of the dimensions represents all of them.
         taken |= {d: range(b0, b1) if n == 0 else range(b1, b1) for n, d in enumerate(dims)}
     sizes, layout = list(given.dimensions), []
     for d in result.minor_to_major:

@@ -22,7 +22,7 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.reason import reason
 from xlanb.transforms.verdict import REAL
 
-# One array among the operands decides the layout; scalars and other arrays are read as they are.
+# One operand array decides the layout; scalars and other arrays are read unchanged.
 _OF_ONE_ARRAY = frozenset((O.DYNAMIC_SLICE, O.PAD, O.REDUCE_WINDOW, O.REVERSE, O.SLICE))
 _IN_PLACE = frozenset((O.BITCAST_CONVERT, O.REDUCE_PRECISION))
 

@@ -249,7 +249,7 @@ class _Run:
         """Return the consumer that a producer is fused into, or None."""
         users = producer.users
         if len(users) == 1 and not _is_multi_output(users[0]):
-            return None  # priority-fusion decided about it
+            return None  # priority-fusion has decided this
         found = [u for u in users if self._holds("fuse", PRODUCER_CONDITIONS, FusionPair(producer, u, producer, self))]
         return max(found, key=_preference, default=None)
 

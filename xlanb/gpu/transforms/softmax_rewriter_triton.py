@@ -56,7 +56,7 @@ class SoftmaxRewriterTriton(HloPass):
         found = [
             d for c in nonfusion_computations(module) for i in c.post_order() if (d := self._diamond(i)) is not None
         ]
-        # The last first: the root of a diamond may be what the next one begins with.
+        # Last first: the root of a diamond may be the producer of the next one.
         for diamond in reversed(found):
             if _is_worth_it(diamond):
                 _fuse(diamond)

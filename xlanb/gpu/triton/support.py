@@ -61,7 +61,7 @@ def _objection(i: HloInstruction, device: GpuDevice) -> str:
     if i.opcode in _MOVING or i.opcode is O.IOTA:
         return _moving(i)
     if is_elementwise(i) and i.operands and i.opcode is not O.MAP:
-        # The last operand: a compare gives pred, the first operand of a select is one.
+        # Use the last operand's type: a compare returns pred, and select's first operand is pred.
         last = i.operands[-1].array_shape.element_type
         return (
             "" if is_elementwise_opcode(i.opcode, last) else f"{i.name}: Triton does not support {i.opcode} of {last}"

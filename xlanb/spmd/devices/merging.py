@@ -144,7 +144,7 @@ def _drop_layouts(module: HloModule) -> None:
         fixed = next((u for u in (i, *i.users) if u.opcode in _FOR_LAYOUTS or u.parent in fusions), None)
         if fixed is not None:
             raise NotMergedError(f"{fixed.name} depends on layouts, and {i.name} is not row-major")
-        if i.opcode is not Op.CUSTOM_CALL:  # which may write in another order; what reads it does so by indices
+        if i.opcode is not Op.CUSTOM_CALL:  # a custom call may write in another order; its users read by index
             i.parent.update(i, shape=row_major(i.shape))
 
 

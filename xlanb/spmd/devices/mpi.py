@@ -73,7 +73,7 @@ class MpiParticipant(Participant):
         self._timeout = timeout
         self._visits = visits
         self._began = time.perf_counter()
-        self._sent: list[Any] = []  # what is under way must not be freed
+        self._sent: list[Any] = []  # pending messages must not be freed
 
     def meet(self, i: HloInstruction, group: tuple[int, ...], value: Value, meaning: Meaning) -> Value:
         """See Participant."""

@@ -193,7 +193,7 @@ class Rendezvous:
                 if meeting.missing:
                     self._set_failure(self._late(meeting))
                     continue
-                left = self.timeout  # all are there, and one computes
+                left = self.timeout  # all have arrived, and one computes
             meeting.changed.wait(left)
         return meeting.results
 

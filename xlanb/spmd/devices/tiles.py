@@ -66,7 +66,7 @@ def tiles_of(write: Writer, values: Values) -> Tiles | None:
         if any(d.stride != stride or (d.start - start) % stride for d in column):
             return None
     high = [max(d.limit for d in column) for column in columns]
-    seen = [SliceDimension(*d) for d in zip(low, high, strides, strict=True)]  # what any device has of it
+    seen = [SliceDimension(*d) for d in zip(low, high, strides, strict=True)]  # the union of all devices' tiles
     starts = tuple(tuple((d.start - s) // n for d, s, n in zip(box, low, strides, strict=True)) for box in boxes)
     return Tiles(write.slice(whole, seen), starts, first.shape.dimensions)
 

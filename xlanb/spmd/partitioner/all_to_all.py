@@ -220,22 +220,22 @@ def _exchange_several(
         else:
             split.append(size)
     order = [*front, *(n for n in range(len(split)) if n not in front)]
-    turned = b.transpose(b.reshape(p.hlo, split), order)
-    dims = turned.shape.as_array().dimensions
-    flat = b.reshape(turned, [math.prod(dims[:count]), *dims[count:]])
+    transposed = b.transpose(b.reshape(p.hlo, split), order)
+    dims = transposed.shape.as_array().dimensions
+    flat = b.reshape(transposed, [math.prod(dims[:count]), *dims[count:]])
     groups = get_partition_groups_across_target_dims(between, targets, sizes)
     exchanged = p.state.collectives.all_to_all([flat], groups, 0)
     back = list(range(count, count + len(p.base_shape.as_array().dimensions)))
     for n, s in enumerate(sources):
         back.insert(back.index(s + count), n)
-    turned = b.transpose(b.reshape(exchanged, dims), back)
+    transposed = b.transpose(b.reshape(exchanged, dims), back)
     merged: list[int] = []
-    of = turned.shape.as_array().dimensions
+    of = transposed.shape.as_array().dimensions
     n = 0
     while n < len(back):
         merged.append(of[n] * of[n + 1] if back[n] < count else of[n])
         n += 2 if back[n] < count else 1
-    return b.reshape(turned, merged)
+    return b.reshape(transposed, merged)
 
 
 def reshard_partial_replicate_with_all_to_all(p: PartitionedHlo, target: HloSharding) -> PartitionedHlo | None:

@@ -92,8 +92,8 @@ class SpmdBuilder:
         shape = operand.shape.as_array()
         order = tuple(permutation)
         layout = Layout(tuple(order.index(d) for d in shape.minor_to_major))
-        turned = shape.with_dimensions([shape.dimensions[d] for d in order]).with_layout(layout)
-        return self.add(_O.TRANSPOSE, (operand,), turned, dimensions=order)
+        transposed = shape.with_dimensions([shape.dimensions[d] for d in order]).with_layout(layout)
+        return self.add(_O.TRANSPOSE, (operand,), transposed, dimensions=order)
 
     def get_tuple_element(self, operand: HloInstruction, index: int) -> HloInstruction:
         """Add a get-tuple-element."""

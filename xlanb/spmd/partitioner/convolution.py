@@ -238,7 +238,7 @@ def _with_tiled_output(c: DotCase, n: ConvolutionDimensionNumbers) -> HloInstruc
     )
     target = transpose_sharding(c.output_sharding, input_to_output)
     if c.hlo.get("batch_group_count") > 1 and shard_count_at_dim(target, n.input_batch) > 1:
-        # A part of the output's batch is in every group of the input's.
+        # Each part of the output's batch needs every group of the input's.
         return None
     reason = "the output is split along its batch or spatial dimensions"
     lhs = c.reshard(DotOperand.LHS, target, reason)

@@ -74,7 +74,7 @@ def _aligned_operands(
             or shard_count_at_dim(rhs_sharding, n.kernel_output_feature) != 1
         )
 
-    # Reversing moves whole shards; the window's reversal turns the data inside a shard.
+    # Reversing moves whole shards; the window's reversal reverses the data inside a shard.
     reason = "both operands are split along spatial dimensions"
     if c.lhs.base_shape.byte_size < rhs.base_shape.byte_size:
         target = transpose_sharding(reverse_sharding(rhs.sharding, reversed_dims), lhs_to_rhs)
@@ -90,7 +90,7 @@ def _aligned_operands(
         and shard_count_at_dim(rhs.sharding, d) != shard_count_at_dim(target, d)
         for d in reversed_dims
     ):
-        # Padding before the data, cut into other shards, would be taken for data.
+        # Padding before the data, split into other shards, would count as data.
         return None
     lhs = c.lhs.pad_with_zero()
     with c.because(DotOperand.RHS, rhs.sharding, target, reason):
@@ -150,9 +150,9 @@ def _with_halo(
     lhs_shard = -(-base // count)
     reach = 1 + (wd.size - 1) * wd.window_dilation
     windows = 1 + (wd.padding_low + wd.padding_high + base - reach) // wd.stride
-    further = rhs_shard * wd.window_dilation - lhs_shard
-    left = MultiplyAddDivide(-further, wd.padding_low)
-    right = MultiplyAddDivide(further, further + 1 - wd.window_dilation + wd.stride * (windows - 1) - wd.padding_low)
+    extra = rhs_shard * wd.window_dilation - lhs_shard
+    left = MultiplyAddDivide(-extra, wd.padding_low)
+    right = MultiplyAddDivide(extra, extra + 1 - wd.window_dilation + wd.stride * (windows - 1) - wd.padding_low)
     b = lhs.state.b
     zero = create_zero(array(lhs.hlo.array_shape.element_type), b)
     return exchange_halo_and_get_valid_data(

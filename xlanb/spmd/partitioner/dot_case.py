@@ -183,7 +183,7 @@ def infer_dot_operand_sharding(
             _map(dims, DotOperand.OUTPUT, side, dims.batch + free),
             _map(dims, side, DotOperand.OUTPUT, dims.batch + free),
         )
-        # What has no place in the operand is replicated: there always is a sharding.
+        # Tiles without a dimension in the operand are replicated, so a sharding always exists.
         sharding = found or sharding
     if consider_other_operand and other_operand is not None and not other_operand.is_tile_maximal:
         hidden = [*numbers(other_free, other), *(d.on(other) for d in free if d.on(other) >= 0)]

@@ -161,7 +161,7 @@ def _sum_and_slice(
 ) -> HloInstruction:
     """Sum along the dimensions that the groups split, slice, and sum along the replicated one."""
     total = sum_along_sharding_dims(state, partial, output.outer, output.slice_dims)
-    # The sum is no value of the program: its slices must not be found under another reshard of it.
+    # The sum is not a value of the program: cache its slices separately.
     sliced_state = replace(state, partition_id=state.collectives.partition_id(), reshard_cache=ReshardCache())
     set_sharding(total, HloSharding.replicate())
     whole = PartitionedHlo(total, total.array_shape, sliced_state)
@@ -193,7 +193,7 @@ def _output_of_groups(
     elif found is not None:
         slice_dims = list(found)
         if slice_dims:
-            # Aligning could reorder the groups, for nothing: they are summed over anyway.
+            # Aligning could reorder the groups needlessly: they are summed anyway.
             inner, outer = group_sharding_on_dims(sharding, slice_dims).sharding, sharding
     elif not sharding.is_replicated:
         slice_dims = _slice_dims_by_kind(c, group_count)

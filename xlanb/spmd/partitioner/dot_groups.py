@@ -59,7 +59,7 @@ def _dims_or_ones(operand: PartitionedHlo) -> list[int]:
 def group_on_batch(c: DotCase) -> HloInstruction | None:
     """Group the devices by the batch dimensions; None if an operand cannot follow."""
     batch = c.dims.batch
-    # The counts are those of the operands before they are looked at in groups.
+    # These are the counts of the operands before grouping.
     _ = c.counts
     lhs_dims, rhs_dims = numbers(batch, DotOperand.LHS), numbers(batch, DotOperand.RHS)
     matching = all(
@@ -193,7 +193,7 @@ def partition_by_non_contracting(c: DotCase) -> HloInstruction | None:
     rhs_may = counts.rhs_non_contracting == counts.output_rhs_non_contracting > 1
     reason = "devices are grouped by the {}'s non-contracting dimensions, as in the output"
     if lhs_may or rhs_may:
-        # Of two that fit, match the one that leaves less of the other to be replicated.
+        # If both match, choose the one that replicates less of the other.
         rhs_copied = counts.lhs_non_contracting * _bytes(c.rhs)
         lhs_copied = counts.rhs_non_contracting * _bytes(c.lhs)
         side = DotOperand.LHS if lhs_may and (not rhs_may or rhs_copied < lhs_copied) else DotOperand.RHS
@@ -272,7 +272,7 @@ def _replicated_among_groups(other: PartitionedHlo, grouped: GroupedSharding) ->
     target = ungroup_sharding(grouped)
     if tuple(grouped.group_dims) == (rank,):
         return other.reshard(target)
-    # A gather follows: where the groups hold the same devices, it is all that is needed.
+    # A gather follows; if the groups have the same devices, it suffices.
     same = device_groups_are_match(
         group_sharding_on_dims(target, grouped.group_dims), grouped, ignore_group_order=False
     )
@@ -360,7 +360,7 @@ def _group_dims_of_other(
     c: DotCase, side: DotOperand, other: PartitionedHlo, count: int, output_grouped: GroupedSharding
 ) -> Sequence[int] | None:
     counts = c.counts
-    # The counts are the dot's, also where the operand was moved meanwhile, as XLA has it.
+    # As in XLA, use the dot's counts even if the operand was resharded in between.
     if side is DotOperand.LHS:
         other_contracting, other_free = counts.rhs_contracting, counts.rhs_non_contracting
         matching_contracting, output_other_free = counts.lhs_contracting, counts.output_rhs_non_contracting

@@ -58,8 +58,8 @@ def handle_fft(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None:
         own = b.add(_O.SLICE, (exchanged,), own_shape, slice=box)
         lengths = (*hlo.ints("fft_length")[:-1], length // n)
         local = b.add(_O.FFT, (own,), own_shape, fft_type="FFT", fft_length=lengths)
-        turned = b.add(_O.MULTIPLY, (local, _phase(local, n, state)), own_shape)
-        v.set_partitioned(hlo, _over_devices(turned, n, sharding, state))
+        rotated = b.add(_O.MULTIPLY, (local, _phase(local, n, state)), own_shape)
+        v.set_partitioned(hlo, _over_devices(rotated, n, sharding, state))
 
 
 def _pad_to_multiple(

@@ -255,7 +255,7 @@ def partition_trivial_slices(g: GatherCase) -> HloInstruction | None:
         mask = _in_another_shard(indices, low, high)
         wanted = d.indices_from_output(output)
         if is_sub_tiling_or_equal_sharding(mask.array_shape, wanted, mask.sharding):
-            mask = mask.reshard(wanted)  # each device cuts out of what it has
+            mask = mask.reshard(wanted)  # each device slices its own part
         else:  # other groups have other masks
             inner_mask = PartitionedHlo(
                 mask.hlo, inner_indices.array_shape.with_type(PrimitiveType.PRED), inner_indices.state

@@ -34,7 +34,7 @@ def align_groups_with(
     Devices are renumbered inside groups if the groups are the same sets.
     """
     aligned = _aligned(grouped, reference, compatible_only=False, ignore_group_order=ignore_group_order)
-    return grouped if aligned is None else aligned  # only a demand for compatibility fails
+    return grouped if aligned is None else aligned  # it fails only if compatibility is required
 
 
 def align_groups_with_if_compatible(grouped: GroupedSharding, reference: GroupedSharding) -> GroupedSharding | None:

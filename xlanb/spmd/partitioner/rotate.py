@@ -86,7 +86,7 @@ def handle_rotate_right(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> None
     padding = rotation.shards * rotation.shard_size - full
     result = rotation.by(amount)
     if padding:
-        # Elements that come round the end must skip the padding there.
+        # Elements that wrap around must skip the padding at the end.
         wrapped = rotation.by((amount + padding) % (rotation.shard_size * rotation.shards))
         result = _wrapped_below(v, hlo, sharding, dim, amount, wrapped, result)
     v.set_partitioned(hlo, result)

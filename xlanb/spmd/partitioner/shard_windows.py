@@ -66,7 +66,7 @@ def reshard_data_for_pad(
     window = Window(
         tuple(WindowDimension(1, 1, d.low, d.high, base_dilation=d.interior + 1) for d in padding),
     )
-    # A halo from nowhere is 0, so zeros need no mask where the shards are even.
+    # A halo without a source is 0, so zeros need no mask if the shards are even.
     masked = any(
         target.dimension(n) > 1
         and (d.low > 0 or d.high > 0 or d.interior > 0)

@@ -119,7 +119,7 @@ class _Planner:
         step = wd.stride * self.per_shard
         if (wd.stride != 1 and step % wd.base_dilation) or low < 0:
             return None
-        # The start may fall into a hole of base dilation: the next element is the first one needed.
+        # The start may be in a hole of base dilation: begin with the next element.
         start = MultiplyAddDivide(step, wd.base_dilation - 1 - low, wd.base_dilation)
         dilated_shard = wd.stride * (self.per_shard - 1) + self.dilated
         limit = MultiplyAddDivide(step, dilated_shard + wd.base_dilation - 1 - low, wd.base_dilation)
@@ -183,12 +183,12 @@ class _Planner:
         bound = b.s32(self.windows)
         pred = ordinal.array_shape.with_type(PrimitiveType.PRED)
         on_left = b.add(HloOpcode.COMPARE, (ordinal, bound), pred, direction="LT")
-        # XLA subtracts the number of windows here, whatever the number of shards left out.
+        # XLA subtracts the number of windows here, not the number of omitted shards.
         on_right = b.add(HloOpcode.SUBTRACT, (ordinal, bound), ordinal.shape)
         self.ordinal = b.add(HloOpcode.SELECT, (on_left, ordinal, on_right), ordinal.shape)
         if -self.left_padding <= self.input_shard * (self.count - 1):
             return
-        # All that is useful is on the last shard: leave out what it has before, and behind, that.
+        # Only the last shard has useful elements: omit what comes before and after them.
         skipped = -self.left_padding - self.input_shard * (self.count - 1)
         self.input_shard -= skipped
         self.left_padding += skipped * self.count

@@ -94,7 +94,7 @@ class _Reshard:
                 low = plan.explicit_left_padding
                 padding.append(PaddingDimension(low, size - low - self.shape.dimensions[i]))
                 sizes.append(size)
-        if any(p != PaddingDimension() for p in padding):  # a shift pads in front what it cuts behind
+        if any(p != PaddingDimension() for p in padding):  # a shift pads at the start what it slices off at the end
             padded = self.shape.with_dimensions(sizes)
             hlo = self.b.add(HloOpcode.PAD, (hlo, self.pad_value), padded, padding=tuple(padding))
         shard = self.shape.with_dimensions([p.shard_size for p in self.plans])

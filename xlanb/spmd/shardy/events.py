@@ -136,8 +136,8 @@ class Event:
         )
 
     def __str__(self) -> str:
-        told = "; ".join(map(str, (*self.gains, *self.conflicts)))
-        return f"[{self.step}] {self.kind} {self.name}: {told}"
+        changes = "; ".join(map(str, (*self.gains, *self.conflicts)))
+        return f"[{self.step}] {self.kind} {self.name}: {changes}"
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,7 @@ class _Importer:
             op.attributes["allowed_direction"] = attributes.get(f"{PREFIX}allowed_direction", "NONE").split()[-1]
             return op.results
         if target in (f"{PREFIX}GlobalToLocalShape", f"{PREFIX}LocalToGlobalShape"):
-            return operands  # the call between them looks at both
+            return operands  # the call between them handles both
         return None
 
     def _constraint(self, i: HloInstruction, operands: list[ShardyValue], region: ShardyRegion) -> list[ShardyValue]:

@@ -134,7 +134,7 @@ def _split_dimension(
         at.is_minor_most = factor == dim[-1]
         at.is_closed = given.is_closed or overflows
         if overflows:
-            return  # factors behind this one stay out of the projection
+            return  # later factors are not projected
         if at.is_minor_most:
             at.axes = merged((*at.axes, *rest), mesh)
             return

@@ -34,7 +34,7 @@ def sharding_rule(op: ShardyOp) -> OpShardingRule | None:
     Returns None if shardings do not propagate through it, or only along its data flow edges.
     """
     if op.rule is None:
-        op.rule = _made(op) or ()  # an empty tuple: there is none, do not ask again
+        op.rule = _made(op) or ()  # an empty tuple caches that there is no rule
     return op.rule or None
 
 

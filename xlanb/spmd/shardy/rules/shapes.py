@@ -55,11 +55,12 @@ def transpose(op: ShardyOp) -> OpShardingRule:
 @rule_of(_O.REVERSE)
 def reverse(op: ShardyOp) -> OpShardingRule:
     """Share dimensions; devices exchange the pieces of a reversed one."""
-    turned = op.hlo.dimensions
+    reversed_dims = op.hlo.dimensions
     return (
         builder(op)
         .add_pointwise(
-            op.results[0].dimensions, lambda d: FactorType.PERMUTATION if d in turned else FactorType.PASS_THROUGH
+            op.results[0].dimensions,
+            lambda d: FactorType.PERMUTATION if d in reversed_dims else FactorType.PASS_THROUGH,
         )
         .build()
     )
