@@ -15,7 +15,7 @@ from xlanb import tf
 from xlanb.cpu.executable import Executable
 from xlanb.cpu.profile import is_blurred
 from xlanb.cpu.records import KernelTime
-from xlanb.runtime import hlo_profile
+from xlanb.runtime import hlo_profile, launch
 
 TEXT = """HloModule tower
 
@@ -85,6 +85,27 @@ def test_the_lines_that_people_grep_for(caplog: pytest.LogCaptureFixture) -> Non
         assert [level for level, line in lines if text in line][:1] == [logging.INFO], text
     assert [level for level, line in lines if "Found uncompilable node" in line][:1] == [logging.DEBUG]
     assert any(level == logging.DEBUG and "HLO pass algsimp" in line for level, line in lines)
+
+
+def test_the_service_is_logged_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "_logged_platforms", set())
+
+    def run() -> list[str]:
+        program = line_fit()
+        caplog.clear()
+        with xlanb.flags("--tf_xla_auto_jit=2"), tf.Session(program.graph) as session:
+            session.load_variables({"weights": np.float32(0.5), "bias": np.float32(0)})
+            session.run(program.loss, program.feeds)
+        return [r.getMessage() for r in caplog.records if "platform Host" in r.msg % r.args or "StreamExec" in r.msg]
+
+    with caplog.at_level(logging.WARNING, "xlanb"):
+        assert run() == []  # nothing asks for it
+    with caplog.at_level(logging.INFO, "xlanb"):
+        service, device = run()
+        assert run() == []
+    assert service.startswith("XLA service 0x")
+    assert service.endswith("initialized for platform Host (this does not guarantee that XLA will be used). Devices:")
+    assert device == "  StreamExecutor device (0): Host, Default Version"
 
 
 def test_what_is_too_short_for_the_clock_has_no_rate_and_no_share(monkeypatch: pytest.MonkeyPatch) -> None:

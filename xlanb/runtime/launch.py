@@ -46,6 +46,7 @@ from xlanb.tracing import Executed, emit, is_observed, unobserved
 _LAUNCH_LOG = VLog("runtime", "executor")
 _CACHE_LOG = VLog("runtime", "xla_compilation_cache")
 _COMPILER_LOG = VLog("runtime", "xla_compiler")
+_SERVICE_LOG = VLog("runtime", "service")
 _Seen = dict[str, Any]  # a snapshot of variables, None for those without a value
 _LONGEST_RESULT = 6  # values shown of a result
 
@@ -259,6 +260,8 @@ def _compile(
     key = start_compilation(text if is_again else call.name, parent)
     if call.function is not None:
         dump_compiled(call.function)
+    is_for_gpu = call.function is not None and is_on_gpu(call.function.device)
+    _log_service("CUDA" if is_for_gpu else "Host")
     _COMPILER_LOG.vlog(1, "XlaCompiler::CompileFunction %s", call.name)
     begin = perf_counter()
     with unobserved():  # instructions name their nodes: recording edits would add nothing
@@ -275,7 +278,7 @@ def _compile(
         seconds = perf_counter() - begin
         yield finished(key, Stage("tf2xla", "tf2xla", None, record, seconds=seconds, summary=summary))
     executable: Any
-    if call.function is not None and is_on_gpu(call.function.device):
+    if is_for_gpu:
         executable = yield from emulated_stages(result.module, key)
     else:
         executable = yield from hlo_stages(result.module, key)
@@ -285,6 +288,22 @@ def _compile(
     if current().xla_hlo_profile and not call.is_single and isinstance(executable, Executable):
         profile_each_run(executable)
     return CompilationEntry(result, executable, key, seconds, 0, call.name, text, not call.is_single)
+
+
+_logged_platforms: set[str] = set()
+
+
+def _log_service(platform: str) -> None:
+    """Log what TensorFlow logs when it compiles for a platform first: the service, its device."""
+    if platform in _logged_platforms or not _SERVICE_LOG.is_on(1):
+        return
+    _logged_platforms.add(platform)
+    device = "Host, Default Version" if platform == "Host" else current().xlanb_gpu
+    _SERVICE_LOG.vlog(
+        1, "XLA service %#x initialized for platform %s (this does not guarantee that XLA will be used). Devices:",
+        id(_logged_platforms), platform,
+    )  # fmt: skip
+    _SERVICE_LOG.vlog(1, "  StreamExecutor device (0): %s", device)
 
 
 class _Ran(NamedTuple):

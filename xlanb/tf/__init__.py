@@ -187,6 +187,7 @@ from xlanb.tf import (
     losses,
     metrics,
     nn,
+    profiler,
     python,
     summary,
     test,

@@ -20,7 +20,7 @@ from xlanb.tf2xla.kernels.resizing import image_sizes, multiplied
 from xlanb.tf2xla.registry import register
 
 Array = np.ndarray[Any, Any]
-_STEPS = 1024  # TensorFlow reads cubic weights from a table of so many steps
+_STEPS = 1024  # steps of the table that TensorFlow reads cubic weights from
 
 
 def _resampled(ctx: OpContext, weights: Callable[[int, int, int], Array]) -> HloInstruction:
