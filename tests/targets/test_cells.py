@@ -56,7 +56,7 @@ def test_what_is_no_program_is_refused(shell: Any) -> None:
         ("--target h1000", "did you mean 'h100'"),
         ("--target h100 --check", "--check: a program for h100 is only compiled, not run"),
         ("--target h100 -r 3", "--repeat: a program"),
-        ("--target ','", "--target names nothing"),
+        ("--target ','", "--target is empty: give h100"),
     ],
 )
 def test_wrong_options_are_refused_before_the_cell_runs(shell: Any, line: str, message: str) -> None:
