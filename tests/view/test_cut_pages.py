@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from xlanb.explorer.trace import Trace
 from xlanb.view import assets
 from xlanb.view.payload import PayloadBuilder
 from xlanb.view.pool import LEVELS
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "browser"))
+from programs import residual_step
 
 HERE = Path(__file__).parent / "front"
 MODULES = Path(assets.__file__).parent / "step"
@@ -78,3 +82,14 @@ def test_a_group_says_the_same_open_and_closed_and_a_pass_what_its_groups_say(li
     found = counts(trace, lines, tmp_path)
     assert found["checked"] >= 3 * (4 if lines > 3 else 1)
     assert found["faults"] == []
+
+
+@pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
+def test_what_a_pass_removed_counts_for_the_same_group_open_and_closed(tmp_path):
+    """Constants have a place in closed groups alone: they have no say where what is gone counts."""
+    pytest.importorskip("jax")
+    step, arguments = residual_step()
+    trace = trace_of(str(xlanb.from_jax(step, *arguments)), "flatten-call-graph", "call-inliner")
+    found = counts(trace, 12_000, tmp_path)
+    assert found["checked"] > 20
+    assert [fault for fault in found["faults"] if "closed" in fault] == []

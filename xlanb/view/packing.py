@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import pairwise
 from typing import Any, Final
 
@@ -35,9 +37,38 @@ _NAMED: Final = "\x01"  # replaces the op_name in an item's text
 DIGITS: Final = bytes(c for c in range(ord("!"), ord("~")) if c not in b"\"$&'<>\\`")
 
 
+_Parts = dict[tuple[str, int, int], tuple[Any, str]]
+_PARTS: ContextVar[_Parts | None] = ContextVar("xlanb parts of packed payloads", default=None)
+
+
+@contextmanager
+def parts_shared() -> Iterator[None]:
+    """Write the parts that payloads packed meanwhile share, such as their items, once."""
+    token = _PARTS.set({})
+    try:
+        yield
+    finally:
+        _PARTS.reset(token)
+
+
 def packed(payload: Mapping[str, Any]) -> str:
     """A payload for a page."""
-    return packed_text(json.dumps(columns(lean(payload)), separators=(",", ":"), ensure_ascii=False))
+    items = payload.get("items", [])
+    whole = {**payload, "items": items, "traces": payload.get("traces", [])}
+    parts = (f"{json.dumps(name)}:{_part(name, value, items)}" for name, value in whole.items())
+    return packed_text(f"{{{','.join(parts)}}}")
+
+
+def _part(name: str, value: Data, items: Sequence[Mapping[str, Any]]) -> str:
+    """The JSON of a top-level value, without what the items tell."""
+    known = _PARTS.get()
+    key = name, id(value), id(items)
+    if known is not None and key in known:
+        return known[key][1]
+    text = json.dumps(columns(_lean_part(name, value, items)), separators=(",", ":"), ensure_ascii=False)
+    if known is not None:
+        known[key] = (value, items), text  # keeps both alive: an id is not given again meanwhile
+    return text
 
 
 def packed_text(text: str) -> str:
@@ -116,11 +147,16 @@ def lean(payload: Mapping[str, Any]) -> Data:
     determine.
     """
     items = payload.get("items", [])
-    traces = [
-        {**trace, "stages": [_lean_stage(stage, items) for stage in trace["stages"]]}
-        for trace in payload.get("traces", [])
-    ]
-    return {**payload, "items": [_lean_item(item) for item in items], "traces": traces}
+    whole = {**payload, "items": items, "traces": payload.get("traces", [])}
+    return {name: _lean_part(name, value, items) for name, value in whole.items()}
+
+
+def _lean_part(name: str, value: Data, items: Sequence[Mapping[str, Any]]) -> Data:
+    if name == "items":
+        return [_lean_item(item) for item in value]
+    if name == "traces":
+        return [{**trace, "stages": [_lean_stage(stage, items) for stage in trace["stages"]]} for trace in value]
+    return value
 
 
 def _lean_item(item: Mapping[str, Any]) -> Data:

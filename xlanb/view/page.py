@@ -17,7 +17,7 @@ from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ModuleRecord
 from xlanb.view import assets
 from xlanb.view.brief import last_drawn, traces_brief
-from xlanb.view.packing import packed
+from xlanb.view.packing import packed, parts_shared
 from xlanb.view.parts.items import clip
 from xlanb.view.parts.llvm import kept_code
 from xlanb.view.payload import MAX_BYTES, Outlines, Payload, build_payload
@@ -61,8 +61,9 @@ def fragment_html(traces: Sequence[Trace], title: str = "", *, is_kept: bool = F
     With `is_kept` it is for a saved notebook: only the code of its kernels is included.
     """
     outlines = Outlines()
-    payload = build_payload(traces, title=title, outlines=outlines)
-    return view_html(kept(payload) if is_kept else payload, traces_brief(traces), _picture(traces, outlines))
+    with parts_shared():
+        payload = build_payload(traces, title=title, outlines=outlines)
+        return view_html(kept(payload) if is_kept else payload, traces_brief(traces), _picture(traces, outlines))
 
 
 def _picture(traces: Sequence[Trace], outlines: Outlines) -> str:

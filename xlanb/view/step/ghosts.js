@@ -63,6 +63,7 @@ function survivorsIn(scene, before, upper, above) {
   /** @type {Map<string, Map<string, number>>} */
   const out = new Map();
   for (const [name, at] of before.where) {
+    if (before.inlined.has(name) || scene.inlined.has(name)) continue; // in closed groups alone they have a place
     const now = scene.where.get(name);
     for (let key = at; now && key; key = upper(key)) {
       if (!out.has(key)) out.set(key, new Map());

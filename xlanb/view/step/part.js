@@ -181,6 +181,7 @@ export class PartMaker {
       this.twins[k] = typeof drawn === "string" ? -1 : drawn;
       this.boxes[k] = state.fold ? maker.scene.nodes.get(state.fold)?.group || "" : typeof drawn === "string" ? this.lost : state.box;
       if (role !== "i" && role !== "o") this.countAround(k, this.boxes[k]);
+      if (outline.roles[k] !== ".") maker.scene.inlined.add(item.n);
       let key = state.fold || (typeof drawn === "string" ? "" : prefix + maker.keyOf(outline.items[drawn]));
       if (role === "i" || role === "o") {
         key = isEntry || maker.folds.all ? prefix + item.n : "";
@@ -238,6 +239,7 @@ export class PartMaker {
     const outline = /** @type {Outline} */ (this.maker.all.get(name));
     outline.items.forEach((item, k) => {
       if (!this.maker.scene.where.has(item.n)) this.maker.scene.where.set(item.n, key);
+      if (outline.roles[k] !== ".") this.maker.scene.inlined.add(item.n);
       if (depth < MAX_DEPTH) for (const c of this.maker.callees(outline, k)) this.placeInside(c, key, depth + 1);
     });
   }

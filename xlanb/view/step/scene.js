@@ -28,7 +28,7 @@ import { drawRim } from "./rim.js";
  * @typedef {{label: string, kind: GroupKind, parent: string, item: Item | null, count: number, stack: number, marks: Tally, weight: Weight}} SceneGroup an open group, drawn as a box
  * @typedef {{from: string, to: string, bytes: number, ops: number}} SceneEdge between nodes, by key: the bytes that flow, and how many edges of the program it stands for
  * @typedef {{nodes: Map<string, SceneNode>, groups: Map<string, SceneGroup>, edges: SceneEdge[], path: {key: string, label: string}[], note: string,
- *   where: Map<string, string>, gone?: string[], told?: boolean}} Scene
+ *   where: Map<string, string>, inlined: Set<string>, gone?: string[], told?: boolean}} Scene
  *   what is drawn: keys are stable from pass to pass; `groups` has parents before children; `path` leads from the program (key "") to the group looked at;
  *   `where` gives the key of what is drawn for an op, by the op's name; `gone` are the keys of what a pass removed and was drawn before it; `told`: whether something inlined is drawn as a pass is about it
  */
@@ -94,7 +94,7 @@ export class SceneMaker {
     /** @type {Map<string, {ops: number, marks: Tally}>} of each computation */
     this.sizes = new Map();
     /** @type {Scene} */
-    this.scene = { nodes: new Map(), groups: new Map(), edges: [], path: [], note: "", where: new Map() };
+    this.scene = { nodes: new Map(), groups: new Map(), edges: [], path: [], note: "", where: new Map(), inlined: new Set() };
   }
 
   /**
