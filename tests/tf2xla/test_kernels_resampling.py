@@ -46,6 +46,8 @@ def test_bicubic(name: str) -> None:
 
 
 def test_area() -> None:
+    one = value(lambda x: call("ResizeArea", x, [3, 2], align_corners=True), COLUMN[:, :1])
+    np.testing.assert_array_equal(one, np.ones((1, 3, 2, 1)))
     made = value(lambda x: call("ResizeArea", x, [3, 1]), COLUMN)
     np.testing.assert_allclose(made.ravel(), [2.2, 3.6, 6.2], 1e-5)
 

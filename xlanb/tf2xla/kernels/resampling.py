@@ -108,6 +108,9 @@ def _area(ctx: OpContext) -> HloInstruction:
     def weights(out: int, size: int, _: int) -> Array:
         scale = (size - 1) / (out - 1) if ctx.attr("align_corners") and out > 1 else size / out
         found = np.zeros((out, size))
+        if scale == 0:  # one pixel, its corners aligned with several
+            found[:, 0] = 1
+            return found
         for row in range(out):
             low, high = row * scale, (row + 1) * scale
             for pixel in range(int(np.floor(low)), int(np.ceil(high))):
