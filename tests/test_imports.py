@@ -112,6 +112,7 @@ LATE = {
     "xlanb.pjrt": "JAX imports the entry points of all plugins when it starts",
     "xlanb.runtime.compiler": "nothing is dumped, as a rule",
     "xlanb.runtime.emulated": "most clusters are compiled for the CPU",
+    "xlanb.cpu.devices": "programs for one device need nothing that merges those of several",
     "xlanb.runtime.jit": "most programs are compiled for the CPU",
     "xlanb.runtime.program": "HLO, the usual case, needs none of TensorFlow's ops",
     "xlanb.spmd.shardy_xla": "most programs name no mesh",
@@ -147,3 +148,18 @@ def test_the_face_loads_nothing_of_other_targets(statement: str) -> None:
         check=True,
     )
     assert not set(run.stdout.split()) & set(_NOT_FOR_THE_CPU)
+
+
+_HLO = "HloModule m\nENTRY e { a = f32[4] parameter(0) ROOT n = f32[4] negate(a) }"
+
+
+def test_compiling_hlo_loads_no_graphs_and_no_passes_that_do_not_run() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", f"import xlanb\nxlanb.compile({_HLO!r})\nimport sys\nprint(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = set(run.stdout.split())
+    assert "xlanb.transforms.algebraic_simplifier.algebraic_simplifier" in loaded
+    assert not loaded & {"xlanb.graph.graph", "xlanb.spmd.devices.merging", "xlanb.transforms.expanders.qr_expander"}

@@ -36,6 +36,10 @@ def _never(_: Any) -> bool:
     return False
 
 
+def _always(*_: Any) -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class Condition(Generic[T]):
     """A named condition on a subject.
@@ -49,7 +53,9 @@ class Condition(Generic[T]):
     another condition may be fused on request. A `lasting` condition depends on the producer only:
     its first result is valid for every consumer. `final`: whether a failure for a fusion stays a
     failure however that fusion grows. `final_while_shared`: the same, as long as the producer has
-    several users.
+    several users. `may_fail`: whether it can fail for a producer and a consumer of two opcodes; if
+    it cannot, only its value is computed. `value_if_holds`: the value if the condition holds, where
+    that is always the same.
     """
 
     name: str
@@ -61,6 +67,8 @@ class Condition(Generic[T]):
     lasting: bool = False
     final: Callable[[T], bool] = _never
     final_while_shared: Callable[[T], bool] = _never
+    may_fail: Callable[..., bool] = _always
+    value_if_holds: str | None = None
 
     def predicate(self, subject: T, *, holds: bool) -> Predicate:
         """Return the condition with its value and, if it fails, its remedy."""

@@ -16,6 +16,10 @@ from threading import RLock
 
 _YOUNG = 50_000
 """Number of allocations between two collections of the youngest generation."""
+_MIDDLE = 100
+"""Number of those collections between two of the middle generation, which would go through the same
+objects again.
+"""
 
 _lock = RLock()  # a signal's handler may compile as well
 _running: set[object] = set()
@@ -50,11 +54,11 @@ def _raise() -> None:
     now = gc.get_threshold()
     if 0 < now[0] < _YOUNG:
         _before[:] = [now]
-        gc.set_threshold(_YOUNG, *now[1:])
+        gc.set_threshold(_YOUNG, max(_MIDDLE, now[1]), now[2])
 
 
 def _go_back() -> None:
     # whoever set other thresholds in between meant it
-    if _before and gc.get_threshold() == (_YOUNG, *_before[0][1:]):
+    if _before and gc.get_threshold() == (_YOUNG, max(_MIDDLE, _before[0][1]), _before[0][2]):
         gc.set_threshold(*_before[0])
     _before.clear()

@@ -154,7 +154,7 @@ class Stage(Displayable):
     given_before: Any
     given_after: Any
     pipeline: tuple[str, ...] = ()
-    edits: tuple[Edit, ...] = ()
+    edits: Sequence[Edit] = ()
     decisions: Sequence[Decision] = ()
     seconds: float | None = None
     summary: str = ""

@@ -13,15 +13,18 @@ compilations do not mix.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import FrameType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar, final, overload
 
 from xlanb.contexts import bound
+
+T = TypeVar("T")
 
 
 class Purpose(NamedTuple):
@@ -73,6 +76,104 @@ class Edit(NamedTuple):
     computation: str
     old: Any = None
     new: Any = None
+
+
+class DeferredEdits:
+    """Edits of one step that belong together, made when somebody reads them; `cause` is that of
+    all.
+    """
+
+    __slots__ = ()  # no ABC: recorders ask for each whether it is one of these
+    cause: Cause
+
+    def edits(self) -> tuple[Edit, ...]:
+        """The edits, in their order."""
+        raise AssertionError("abstract")
+
+
+class DeferredDecisions:
+    """Decisions about one subject, made when somebody reads them."""
+
+    __slots__ = ()
+
+    def decisions(self) -> tuple[Decision, ...]:
+        """The decisions, in their order."""
+        raise AssertionError("abstract")
+
+
+class RecordedEvents(Sequence[T], ABC):
+    """Events in the order in which they were told, deferred ones among them; equal to a tuple of
+    the same.
+    """
+
+    __slots__ = ("_made", "_told")
+
+    def __init__(self, told: Sequence[Any]) -> None:
+        self._told = told
+        self._made: tuple[T, ...] | None = None
+
+    @staticmethod
+    @abstractmethod
+    def made_of(told: Any) -> Iterable[T]:
+        """The events of what was told once."""
+
+    def _events(self) -> tuple[T, ...]:
+        if self._made is None:
+            self._made = tuple([e for told in self._told for e in self.made_of(told)])
+            self._told = ()
+        return self._made
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[T, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
+        return self._events()[index]
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._events())
+
+    def __len__(self) -> int:
+        return len(self._events())
+
+    def __bool__(self) -> bool:
+        return bool(self._told or self._made)
+
+    def __eq__(self, other: object) -> bool:
+        return self._events() == (other._events() if isinstance(other, RecordedEvents) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._events())
+
+    def __repr__(self) -> str:
+        return repr(self._events())
+
+    def __reduce__(self) -> tuple[type, tuple[tuple[T, ...]]]:
+        return tuple, (self._events(),)
+
+
+@final
+class RecordedEdits(RecordedEvents["Edit"]):
+    """The edits of a stage."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def made_of(told: Edit | DeferredEdits) -> Iterable[Edit]:
+        return told.edits() if isinstance(told, DeferredEdits) else (told,)
+
+
+@final
+class RecordedDecisions(RecordedEvents["Decision"]):
+    """The decisions of a stage."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def made_of(told: Decision | DeferredDecisions) -> Iterable[Decision]:
+        return told.decisions() if isinstance(told, DeferredDecisions) else (told,)
 
 
 def is_same_rewrite(last: Edit, edit: Edit) -> bool:
@@ -172,7 +273,11 @@ Event = Edit | Decision | CompilationStarted | StageFinished | PassesChosen | Co
 
 
 class Observer(Protocol):
-    """A receiver of the compiler's events."""
+    """Whoever wants to see what the compiler does.
+
+    One that has a method `on_deferred(DeferredEdits | DeferredDecisions)` is given events that are
+    not made yet as they are.
+    """
 
     def on_event(self, event: Event) -> None:
         """Take one event; it must not raise and must not call back into the compiler."""
@@ -301,11 +406,46 @@ def current_cause() -> Cause:
     return _CAUSE.get()
 
 
-def cause_of_edit() -> Cause:
-    """Return the cause of an edit made now.
+def emit_edit(kind: str, computation: str, old: Any, new: Any) -> None:
+    """Tell the observers of this context of an Edit of these fields, which a mutator makes now: its
+    caller is where the edit is placed.
+    """
+    edit = _MAKE(Edit, (cause_of_edit(3), kind, computation, old, new))
+    for observer in _OBSERVERS.get():
+        observer.on_event(edit)
 
-    If the pass named no rule, the rule is the pass's purpose. If it named no place, the place is
-    the current line in its source.
+
+def emit_decision(
+    cause: Cause, action: str, subject: tuple[str, ...], taken: bool, predicates: Sequence[Predicate]
+) -> None:
+    """Tell the observers of this context of a Decision of these fields."""
+    decision = _MAKE(Decision, (cause, action, subject, taken, predicates))
+    for observer in _OBSERVERS.get():
+        observer.on_event(decision)
+
+
+_MAKE = tuple.__new__
+"""Makes a named tuple of a tuple: a third of the time of its own constructor."""
+
+
+def emit_deferred(deferred: DeferredEdits | DeferredDecisions) -> None:
+    """Tell the observers of this context of edits or decisions, made now for those that take no
+    deferred ones.
+    """
+    for observer in _OBSERVERS.get():
+        take = getattr(observer, "on_deferred", None)
+        if take is not None:
+            take(deferred)
+        else:
+            for event in deferred.edits() if isinstance(deferred, DeferredEdits) else deferred.decisions():
+                observer.on_event(event)
+
+
+def cause_of_edit(depth: int = 2) -> Cause:
+    """The cause of an edit that is made now by the caller, or by the one `depth` - 1 calls above.
+
+    Where the pass named no rule, or no place, the rule is what the pass does, and the place the
+    line of its source that is running.
     """
     global _PLACES  # noqa: PLW0603 - one tuple in the place of another: threads that read either are right
     cause = _CAUSE.get()
@@ -316,7 +456,7 @@ def cause_of_edit() -> Cause:
     if owner is not cause:
         _, known = _PLACES = cause, {}
     file = purpose.file
-    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 - the stack is read as a debugger reads it
+    frame: FrameType | None = sys._getframe(depth)  # noqa: SLF001 - the stack is read as a debugger reads it
     while frame is not None:
         code = frame.f_code
         if code.co_filename == file:

@@ -5,6 +5,7 @@ Snapshots are shared exactly where nothing changed.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from xlanb import hlo
 from xlanb.errors import ShapeError
+from xlanb.explorer.recorder import Recorder
 from xlanb.hlo import HloComputation, HloInstruction, HloModule, HloOpcode
 from xlanb.hlo.attributes import NO_METADATA, OpMetadata
 from xlanb.hlo.builder import HloBuilder
@@ -23,7 +25,8 @@ from xlanb.hlo.computation import is_removable
 from xlanb.hlo.records import ModuleRecord
 from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import array
-from xlanb.tracing import Edit, Event, because, observing
+from xlanb.stage import Stage
+from xlanb.tracing import Edit, Event, StageFinished, because, observing
 
 O = HloOpcode  # noqa: E741 - a table of opcodes
 F32 = PrimitiveType.F32
@@ -652,3 +655,45 @@ def test_renumbering_is_told() -> None:
     with observing(edits):
         c.renumber_parameters(1)
     assert [(e.kind, e.new.name) for e in edits.seen if e.new is not None] == [("update", "p2"), ("update", "p3")]
+
+
+def test_expanding_a_parameter_tells_of_what_came_and_went() -> None:
+    module = hlo.parse(
+        "HloModule m\nf {\n  p0 = f32[] parameter(0)\n  p1 = f32[] parameter(1)\n  p2 = f32[] parameter(2)\n"
+        "  s = f32[] add(p0, p1)\n  ROOT r = f32[] add(s, p2)\n}\n"
+        "ENTRY e {\n  a = f32[] parameter(0)\n  n = f32[] negate(a)\n"
+        "  ROOT c = f32[] fusion(n, a, n), kind=kLoop, calls=f\n}\n"
+    )
+    fused = next(c for c in module.computations if c.name == "f")
+    source = module.entry_computation.find("n")
+    assert source is not None
+    edits, recorder = Edits(), Recorder()
+    with observing(edits), observing(recorder), because(rule="fuse", where="here:1"):
+        copy = fused.expand_parameter(0, source, [3], [source.shape])
+    assert [p.name for p in fused.parameters] == ["p1", "p2", "param_3"]
+    assert [p.parameter_number for p in fused.parameters] == [0, 1, 2]
+    assert [o.name for o in copy.operands] == ["param_3"]
+    assert [o.name for o in fused.find("s").operands] == [copy.name, "p1"]  # type: ignore[union-attr]
+    told = [(e.kind, e.old and e.old.name, e.new and e.new.name) for e in edits.seen]
+    assert told == [
+        ("add", None, "param_3"),
+        ("add", "n", copy.name),
+        ("replace", "p0", copy.name),
+        ("remove", "p0", None),
+    ]
+    added = edits.seen[0].new
+    assert (added.attributes, added.uid) == ({"parameter_number": 3}, fused.parameters[2].uid)
+    recorder.on_event(StageFinished(1, Stage("hlo_pass", "fusion", None, None)))
+    recorded = recorder.traces[0].stages[0].edits
+    assert recorded == tuple(edits.seen)
+    assert pickle.loads(pickle.dumps(recorded)) == recorded  # noqa: S301 - made here
+
+
+def test_expanding_a_parameter_refuses_another_shape() -> None:
+    module = hlo.parse(
+        "HloModule m\nf { p0 = f32[] parameter(0) ROOT s = f32[] negate(p0) }\n"
+        "ENTRY e { a = f32[2] parameter(0) ROOT n = f32[2] negate(a) }\n"
+    )
+    fused = next(c for c in module.computations if c.name == "f")
+    with pytest.raises(ShapeError, match="of shape"):
+        fused.expand_parameter(0, module.entry_computation.root, [0], [])

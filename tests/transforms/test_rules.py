@@ -4,9 +4,11 @@ import pickle
 
 import pytest
 
+from xlanb.explorer.recorder import Recorder as TraceRecorder
 from xlanb.hlo import HloOpcode as O
 from xlanb.hlo import parse
-from xlanb.tracing import Decision, observing
+from xlanb.stage import Stage
+from xlanb.tracing import Decision, StageFinished, observing
 from xlanb.transforms import match as m
 from xlanb.transforms.rules import RuleSet, guard
 from xlanb.transforms.verdict import EXACT
@@ -164,3 +166,48 @@ def test_conditions_that_were_told_can_be_kept():
     assert pickle.loads(pickle.dumps(told)) == tuple(told)  # noqa: S301 - its own bytes
     assert hash(told) == hash(tuple(told))
     assert told[:1] == tuple(told)
+
+
+def test_guards_over_open_operands_are_told_as_those_of_deeper_patterns():
+    """Failures of one visit are captured together, and made into decisions when they are read."""
+
+    def rules(pattern: m.OpPattern) -> RuleSet:
+        found = RuleSet("test")
+
+        @found.rule("first", pattern, guard("never", lambda a: a is None), keeps=EXACT)
+        def _(a):
+            return a
+
+        @found.rule(
+            "second",
+            pattern,
+            guard("always", lambda options: options is None),
+            guard("real", lambda root: root is None),
+            keeps=EXACT,
+        )
+        def _(root):
+            return root
+
+        return found
+
+    def told(pattern: m.OpPattern, observer) -> list[Decision]:
+        module = parse(TEXT)
+        with observing(observer):
+            rules(pattern).run(module.entry_computation)
+        if isinstance(observer, Recorder):
+            return [e for e in observer.events if isinstance(e, Decision)]
+        observer.on_event(StageFinished(1, Stage("hlo_pass", "test", None, None)))
+        return list(observer.traces[0].stages[0].decisions)
+
+    def words(decisions: list[Decision]) -> list[tuple]:
+        return [(d.action, d.subject, d.taken, tuple(d.predicates)) for d in decisions]
+
+    flat = m.op(O.NEGATE, "a")
+    deep = m.op(O.NEGATE, "a", where=[m.InstructionPredicate("any", lambda _: True)])
+    assert rules(flat).rules[0].flat is not None
+    assert rules(deep).rules[0].flat is None
+    expected = words(told(deep, Recorder()))
+    assert [e[:2] for e in expected] == [("first", ("n",)), ("second", ("n",)), ("first", ("r",)), ("second", ("r",))]
+    assert expected[0][3][0].value == "a is x f32[4]{0} parameter"
+    assert words(told(flat, Recorder())) == expected
+    assert words(told(flat, TraceRecorder())) == expected

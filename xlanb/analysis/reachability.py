@@ -35,6 +35,14 @@ class HloReachabilityMap:
         """Whether `b` depends on `a` (an instruction reaches itself). Both must be in the map."""
         return bool(self._before[self._index[b]] >> self._index[a] & 1)
 
+    def bit(self, instruction: HloInstruction) -> int:
+        """The bit of an instruction in `before`."""
+        return 1 << self._index[instruction]
+
+    def before(self, instruction: HloInstruction) -> int:
+        """The bits of the instructions that one depends on, itself included."""
+        return self._before[self._index[instruction]]
+
     def is_connected(self, a: HloInstruction, b: HloInstruction) -> bool:
         """Whether either depends on the other."""
         return self.is_reachable(a, b) or self.is_reachable(b, a)

@@ -38,7 +38,7 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.hlo.verifier import verify_layouts
 from xlanb.memory import check_addressable, size_text
-from xlanb.spmd.devices.writing import NotMergedError
+from xlanb.spmd.devices.not_merged import NotMergedError
 from xlanb.spmd.optimize import optimize
 from xlanb.stage import Stage, Stages, exhaust
 from xlanb.tracing import is_observed, unobserved

@@ -22,9 +22,8 @@ from xlanb.shape import ArrayShape
 from xlanb.spmd.devices import transport
 from xlanb.spmd.devices.distribution import Distribution
 from xlanb.spmd.devices.evaluation import checked_grid
-from xlanb.spmd.devices.merging import merged
+from xlanb.spmd.devices.not_merged import NotMergedError
 from xlanb.spmd.devices.threads import Visit, run_on_threads
-from xlanb.spmd.devices.writing import NotMergedError
 from xlanb.spmd.mesh import parse_meshes
 from xlanb.spmd.sdy import MESHES
 
@@ -90,6 +89,8 @@ class DevicePlacement:
         """
         if self._program is None:
             raise NotMergedError(f"more than {_MOST_MERGED} instructions on each device")
+        from xlanb.spmd.devices.merging import merged  # not loaded for one device
+
         return merged(self._program, self._found, _MOST_MERGED)
 
     def distribution(self) -> Distribution | None:

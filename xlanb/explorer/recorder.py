@@ -13,10 +13,14 @@ from xlanb.tracing import (
     CompilationStarted,
     Compiled,
     Decision,
+    DeferredDecisions,
+    DeferredEdits,
     Edit,
     Event,
     Executed,
     PassesChosen,
+    RecordedDecisions,
+    RecordedEdits,
     StageFinished,
 )
 
@@ -38,8 +42,8 @@ class Recorder:
         self._branch = trace
         self._traces: dict[int, Trace] = {}
         self._continued: set[int] = set()
-        self._edits: list[Edit] = []
-        self._decisions: list[Decision] = []
+        self._edits: list[Edit | DeferredEdits] = []
+        self._decisions: list[Decision | DeferredDecisions] = []
 
     @property
     def traces(self) -> list[Trace]:
@@ -63,6 +67,13 @@ class Recorder:
             if trace is not None:
                 _note(trace, event)
 
+    def on_deferred(self, deferred: DeferredEdits | DeferredDecisions) -> None:
+        """Keep edits or decisions that are made when somebody reads them."""
+        if isinstance(deferred, DeferredEdits):
+            self._edits.append(deferred)
+        else:
+            self._decisions.append(deferred)
+
     def begin(self, event: CompilationStarted) -> Trace:
         """Return the trace of a compilation that begins."""
         if self._branch is not None:
@@ -77,8 +88,8 @@ class Recorder:
         return made
 
     def _finish(self, event: StageFinished) -> None:
-        edits, self._edits = tuple(self._edits), []
-        decisions, self._decisions = tuple(self._decisions), []
+        edits, self._edits = RecordedEdits(self._edits), []
+        decisions, self._decisions = RecordedDecisions(self._decisions), []
         trace = self._traces.get(event.compilation)
         if trace is None:  # it began before this recorder
             trace = self._traces[event.compilation] = Trace(f"compilation {event.compilation}")

@@ -19,7 +19,17 @@ from xlanb.explorer.recorder import Recorder
 from xlanb.explorer.stage import Artifact, Deferred, Stage
 from xlanb.explorer.trace import Trace
 from xlanb.frames import framed
-from xlanb.tracing import CompilationStarted, Compiled, Decision, Edit, Event, StageFinished, observing_everywhere
+from xlanb.tracing import (
+    CompilationStarted,
+    Compiled,
+    Decision,
+    DeferredDecisions,
+    DeferredEdits,
+    Edit,
+    Event,
+    StageFinished,
+    observing_everywhere,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,6 +133,14 @@ class Recording(Displayable, Plottable):
             elif isinstance(event, StageFinished):
                 self._found[event.compilation].compiled_until(time.perf_counter())
             recorder.on_event(event)
+
+    def on_deferred(self, deferred: DeferredEdits | DeferredDecisions) -> None:
+        """Keep edits or decisions that are made when somebody reads them, in the thread that
+        compiles.
+        """
+        recorder = self._recorders.get(threading.get_ident())
+        if recorder is not None:
+            recorder.on_deferred(deferred)
 
     def _start(self, event: CompilationStarted, recorder: Recorder | None) -> None:
         thread = threading.current_thread()

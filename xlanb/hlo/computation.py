@@ -11,10 +11,11 @@ from xlanb.hlo import shape_inference
 from xlanb.hlo.attributes import OpMetadata
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.parameter_edits import ParameterExpansion, ParameterState
 from xlanb.hlo.records import ComputationRecord, InstructionRecord
 from xlanb.shape import Literal, Shape
 from xlanb.shape.shape import same, same_layouts
-from xlanb.tracing import Edit, Observer, cause_of_edit, emit, is_observed, observers
+from xlanb.tracing import Observer, cause_of_edit, emit_deferred, emit_edit, is_observed, observers
 
 if TYPE_CHECKING:
     from xlanb.hlo.module import HloModule
@@ -285,12 +286,21 @@ class HloComputation(Displayable):
         """
         given = source.operands if operands is None else tuple(operands)
         self._check_mine(given, "a copy of {}", source)
+        new = self._copy(source, given, shape)
+        if is_observed():
+            emit_edit("add", self.name, source.record(), new.record())
+        return new
+
+    def _copy(
+        self, source: HloInstruction, given: tuple[HloInstruction, ...], shape: Shape | None = None
+    ) -> HloInstruction:
+        """A copy of an instruction, of which nobody is told."""
         new = HloInstruction(
             self.module.unique_name(source.name),
             source.opcode,
             shape or source.shape,
             given,
-            dict(source.attributes),
+            source.attributes,  # mutators give another dictionary
             self,
         )
         new.metadata = source.metadata
@@ -300,8 +310,72 @@ class HloComputation(Displayable):
         new.backend_config = source.backend_config
         new.statistics = source.statistics
         new.origin = source.origin
-        self._insert(new, source)
+        self._link(new)
         return new
+
+    def add_parameter(self, number: int, shape: Shape) -> HloInstruction:
+        """The parameter of a number of a fused computation, `param_3`, behind those that it has."""
+        new = self._new_parameter(number, shape)
+        if is_observed():
+            emit_edit("add", self.name, None, new.record())
+        return new
+
+    def _new_parameter(self, number: int, shape: Shape) -> HloInstruction:
+        name = self.module._names.unique(f"param_{number}")
+        new = HloInstruction(name, HloOpcode.PARAMETER, shape, (), {"parameter_number": number}, self)
+        self._link(new)
+        return new
+
+    def expand_parameter(
+        self, number: int, source: HloInstruction, operands: Iterable[int], added: Iterable[Shape]
+    ) -> HloInstruction:
+        """Let a copy of `source`, which a parameter of a fused computation stands for, take the
+        parameter's place; the copy.
+
+        Parameters of the shapes `added` are appended first; `operands` are the numbers of those
+        that stand for the operands of `source`. Then the parameters behind
+        the one that is gone close up: their new numbers follow from that, and are no edits of their
+        own.
+
+        Raises:
+            ShapeError: the parameter has another shape than `source`.
+        """
+        parameters = self._ordered_parameters()
+        parameter, count = parameters[number], len(parameters)
+        if not same(parameter.shape, source.shape):
+            raise ShapeError(
+                f"{source.name} of shape {source.shape} is not {parameter.name} of shape {parameter.shape}"
+            )
+        before = ParameterState.of(parameter) if is_observed() else None
+        for n, shape in enumerate(added, count):
+            self._new_parameter(n, shape)
+        copy = self._copy(source, tuple([parameters[n] for n in operands]))
+        if not same_layouts(parameter.shape, copy.shape):
+            self._keep_bytes(parameter, copy)
+        for user in tuple(parameter._users):
+            if user is not copy:
+                self._exchange(user, parameter, copy)
+        if before is not None:
+            new = [ParameterState.of(p) for p in parameters[count:]]
+            emit_deferred(ParameterExpansion(cause_of_edit(), self.name, new, source.record(), copy.record(), before))
+        if self._root is parameter:
+            self.set_root(copy)
+        self._drop_parameter(number)
+        return copy
+
+    def _drop_parameter(self, number: int) -> None:
+        """Take out a parameter that nothing uses, and close up those behind it."""
+        parameters = self._parameters
+        gone = parameters.pop(number)
+        del self._instructions[gone]
+        self._note(gone)
+        for n in range(number, len(parameters)):
+            p = parameters[n]
+            p.attributes = {**p.attributes, "parameter_number": n} if len(p.attributes) > 1 else {"parameter_number": n}
+            p._record = None
+            if self._changes is not None:
+                self._note(p)
+        self._touch()
 
     def _check_mine(self, operands: Iterable[HloInstruction], user: str, of: HloInstruction | HloOpcode) -> None:
         """Raise if an operand is not in this computation.
@@ -317,6 +391,12 @@ class HloComputation(Displayable):
             raise ShapeError(f"operand {o.name} of {who} was removed from computation {self.name}")
 
     def _insert(self, new: HloInstruction, source: HloInstruction | None = None) -> None:
+        self._link(new)
+        if is_observed():
+            emit_edit("add", self.name, None if source is None else source.record(), new.record())
+
+    def _link(self, new: HloInstruction) -> None:
+        """Take in an instruction."""
         self._instructions[new] = None
         if new.opcode is HloOpcode.PARAMETER:
             is_last = not self._parameters or _number(self._parameters[-1]) < _number(new)
@@ -324,10 +404,9 @@ class HloComputation(Displayable):
             self._parameters.append(new)
         for o in new.operands:
             o._users[new] = o._users.get(new, 0) + 1
-        self._note(new, new.operands)
+        if self._changes is not None:
+            self._note(new, new.operands)
         self._touch()
-        if is_observed():
-            emit(Edit(cause_of_edit(), "add", self.name, None if source is None else source.record(), new.record()))
 
     # -- changing ----------------------------------------------------------------------------------
 
@@ -346,7 +425,7 @@ class HloComputation(Displayable):
                 self._note(i, (i,))
         self._touch()
         if is_observed():
-            emit(Edit(cause_of_edit(), "set_root", self.name, before, root.record()))
+            emit_edit("set_root", self.name, before, root.record())
 
     def replace(self, old: HloInstruction, new: HloInstruction) -> None:
         """Replace every use of `old`, also as root, by `new`; then remove `old` and dead operands.
@@ -405,7 +484,7 @@ class HloComputation(Displayable):
         if users is None and self._root is old:
             self.set_root(new)
         if is_observed():
-            emit(Edit(cause_of_edit(), "replace", self.name, old.record(), new.record()))
+            emit_edit("replace", self.name, old.record(), new.record())
 
     def _keep_bytes(self, old: HloInstruction, new: HloInstruction) -> None:
         """Make bitcasts of `old`, which depend on its layout, use a copy of `new` in it."""
@@ -423,7 +502,7 @@ class HloComputation(Displayable):
         before = user.record() if is_observed() else None
         self._set_operands(user, (*user.operands[:index], new, *user.operands[index + 1 :]))
         if before is not None:
-            emit(Edit(cause_of_edit(), "update", self.name, before, user.record()))
+            emit_edit("update", self.name, before, user.record())
 
     def set_operands(self, user: HloInstruction, operands: Sequence[HloInstruction]) -> None:
         """Replace all operands of `user`."""
@@ -431,7 +510,7 @@ class HloComputation(Displayable):
         self._check_mine(operands, "{}", user)
         self._set_operands(user, tuple(operands))
         if before is not None:
-            emit(Edit(cause_of_edit(), "update", self.name, before, user.record()))
+            emit_edit("update", self.name, before, user.record())
 
     def exchange_operand(self, user: HloInstruction, index: int, new: Sequence[HloInstruction]) -> None:
         """Remove one operand of `user` and append new ones, which it must not have yet.
@@ -453,7 +532,7 @@ class HloComputation(Displayable):
         self._note(user, (old, *new))
         self._touch()
         if before is not None:
-            emit(Edit(cause_of_edit(), "update", self.name, before, user.record()))
+            emit_edit("update", self.name, before, user.record())
 
     def _exchange(self, user: HloInstruction, old: HloInstruction, new: HloInstruction) -> None:
         """Replace `old` by `new` in the operands of `user`, without visiting the others.
@@ -508,7 +587,7 @@ class HloComputation(Displayable):
         self._note(instruction)
         self._touch()
         if before is not None:
-            emit(Edit(cause_of_edit(), "update", self.name, before, instruction.record()))
+            emit_edit("update", self.name, before, instruction.record())
 
     def renumber_parameters(self, first: int) -> None:
         """Number the parameters after the first `first` consecutively, in their order."""
@@ -520,7 +599,7 @@ class HloComputation(Displayable):
                 p._record = None
                 self._note(p)
                 if before is not None:
-                    emit(Edit(cause_of_edit(), "update", self.name, before, p.record()))
+                    emit_edit("update", self.name, before, p.record())
         self._touch()
 
     def rename(self, instruction: HloInstruction, name: str) -> None:
@@ -533,7 +612,7 @@ class HloComputation(Displayable):
         self._note(instruction)
         self._touch()
         if before is not None:
-            emit(Edit(cause_of_edit(), "update", self.name, before, instruction.record()))
+            emit_edit("update", self.name, before, instruction.record())
         for i in (*instruction._users, *instruction.control_successors):
             i._record = None
             self._note(i)
@@ -575,13 +654,17 @@ class HloComputation(Displayable):
         before = instruction.record() if is_observed() else None
         if instruction.control_predecessors or instruction.control_successors:
             self.drop_control_dependencies(instruction)
-        self._set_operands(instruction, ())
+        if instruction.operands:
+            self._set_operands(instruction, ())
+        else:
+            instruction._record = None
+            self._note(instruction)
         del self._instructions[instruction]
         if instruction.opcode is HloOpcode.PARAMETER:
             self._parameters.remove(instruction)
         self._touch()
         if before is not None:
-            emit(Edit(cause_of_edit(), "remove", self.name, before, None))
+            emit_edit("remove", self.name, before, None)
 
     def remove_dead(self, instruction: HloInstruction) -> bool:
         """Remove an instruction if it is dead, then operands that became dead.
@@ -627,7 +710,7 @@ class HloComputation(Displayable):
         """The frozen snapshot; `previous` itself if it is equal."""
         if self._record is None:
             order: Iterable[HloInstruction] = self._schedule() or self._in_post_order()
-            instructions: tuple[InstructionRecord, ...] = tuple([i.record() for i in order])
+            instructions: tuple[InstructionRecord, ...] = tuple([i._record or i.record() for i in order])
             self._record = ComputationRecord(self.name, instructions, self.root.name, self.execution_thread)
         if previous is not None and (previous is self._record or previous == self._record):
             self._record = previous

@@ -221,44 +221,51 @@ class HloInstruction(Displayable):
     # -- what it shows -----------------------------------------------------------------------------
 
     def record(self) -> InstructionRecord:
-        """The frozen snapshot; the same object until the instruction changes."""
-        is_async = self.opcode in _ASYNC
-        if self._record is None or is_async:
-            if self.opcode.may_call:
-                attributes = {k: _frozen(v) for k, v in self.attributes.items()}
-            else:
-                attributes = self.attributes or _NO_ATTRIBUTES  # mutators replace the dictionary
+        """The frozen snapshot; the same object until the instruction changes (of an async one,
+        which shows another computation, a new one).
+        """
+        if self._record is not None:
+            return self._record
+        attributes = self.attributes or _NO_ATTRIBUTES  # mutators give another dictionary
+        is_async = False
+        if self.opcode.may_call:
+            attributes = {k: _frozen(v) for k, v in self.attributes.items()}
+            is_async = self.opcode in _ASYNC
             if is_async:
-                attributes = {**attributes, "async_wrapped": _wrapped(self)}
-            self._record = InstructionRecord.of(
-                {
-                    "name": self.name,
-                    "opcode": self.opcode,
-                    "shape": self.shape,
-                    "operands": tuple([o.name for o in self.operands]),
-                    "attributes": attributes,
-                    "metadata": self.metadata,
-                    "sharding": self.sharding,
-                    "frontend_attributes": self.frontend_attributes,
-                    "backend_config": self.backend_config,
-                    "statistics": self.statistics,
-                    "origin": self.origin,
-                    "control_predecessors": tuple([p.name for p in self.control_predecessors]),
-                    "is_root": self.is_root,
-                    "uid": self.uid,
-                }
-            )
-        return self._record
+                attributes["async_wrapped"] = _wrapped(self)
+        operands, before = self.operands, self.control_predecessors
+        made = InstructionRecord.of(
+            {
+                "name": self.name,
+                "opcode": self.opcode,
+                "shape": self.shape,
+                "operands": tuple([o.name for o in operands]) if operands else (),
+                "attributes": attributes,
+                "metadata": self.metadata,
+                "sharding": self.sharding,
+                "frontend_attributes": self.frontend_attributes,
+                "backend_config": self.backend_config,
+                "statistics": self.statistics,
+                "origin": self.origin,
+                "control_predecessors": tuple([p.name for p in before]) if before else (),
+                "is_root": self.parent._root is self,
+                "uid": self.uid,
+            }
+        )
+        if not is_async:
+            self._record = made
+        return made
 
     def tell_once(self, what: Hashable) -> bool:
         """Whether `what` was not reported to the current observers since the last change.
 
         Marks it as reported.
         """
-        record, audience = self.record(), observers()
-        if self._told is None or self._told[0] is not record or self._told[1] is not audience:
-            self._told = record, audience, set()
-        said = self._told[2]
+        told, audience = self._told, observers()
+        if told is None or told[0] is not self._record or told[1] is not audience:
+            self._told = self.record(), audience, {what}
+            return True
+        said = told[2]
         if what in said:
             return False
         said.add(what)
@@ -300,7 +307,13 @@ def _wrapped(instruction: HloInstruction) -> InstructionRecord | None:
     return record
 
 
+_PLAIN = frozenset((str, int, bool, float, Window, Literal))
+"""Types of attributes that are the same in a snapshot."""
+
+
 def _frozen(value: Any) -> Any:
+    if value.__class__ in _PLAIN:
+        return value
     if _is_computation(value):
         return ComputationName(value.name)
     if isinstance(value, tuple) and value and _is_computation(value[0]):

@@ -13,7 +13,6 @@ from xlanb.cpu.executable import Executable
 from xlanb.errors import ArgumentError
 from xlanb.frontends.jax import has_static_arguments, jitted_with_static, static_arguments
 from xlanb.frontends.mistakes import no_program
-from xlanb.graph.foreign import is_foreign
 from xlanb.runtime.compiler import compiled, compiled_text
 from xlanb.runtime.jit_cache import (
     ArrayCall,
@@ -100,6 +99,8 @@ class Jit:
         has_static = bool(static_argnums or static_argnames)
         self._function = jitted_with_static(function, static_argnums, static_argnames) if has_static else function
         self._has_static = has_static_arguments(self._function)
+        from xlanb.graph.foreign import is_foreign  # TensorFlow's graphs: not loaded to compile HLO
+
         self._is_foreign = is_foreign(function)
         self._names = argument_names(function)
         self._entries: dict[Key, CacheEntry] = {}

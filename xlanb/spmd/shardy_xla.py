@@ -15,8 +15,6 @@ With one device there is nothing to propagate, and only the annotations are remo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape.shape import same
@@ -40,7 +38,6 @@ _GROUP = f"{_PREFIX}ShardingGroup"
 _KEPT = frozenset((f"{_PREFIX}sharding_rule",))
 
 
-@dataclass(frozen=True)
 class ShardyXla(HloPass):
     """Propagates shardings over a module that names a mesh of several devices.
 

@@ -8,7 +8,6 @@ s = f32[] reduce(p, zero), to_apply=add              =>   r = f32[] reduce(p, ze
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from xlanb.hlo.module import HloModule
@@ -17,7 +16,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.verdict import REAL, Verdict
 
 
-@dataclass(frozen=True)
 class SpmdPartitioning(HloPass):
     """Partition a module over its num_partitions devices.
 

@@ -8,6 +8,7 @@ class a name registers it; there is no other list.
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any, ClassVar, Final, final
 
@@ -242,17 +244,35 @@ higher_passes: Final[Hook[[str], None]] = Hook("transforms.higher_passes")
 """Imports the modules of higher layers that define the named pass; all of them if it is empty."""
 
 
+_NAME = re.compile(rb'^    name = "([^"\n]+)"$', re.MULTILINE)
+"""The line of a class that is the name of a pass."""
+
+
+def _modules_by_pass(package: str) -> dict[str, str]:
+    """The modules of a package by the names of passes in their source; empty where there is no
+    source.
+    """
+    found: dict[str, str] = {}
+    for folder in map(Path, import_module(package).__path__):
+        for file in sorted(folder.rglob("*.py")):
+            module = ".".join((package, *file.relative_to(folder).with_suffix("").parts))
+            found |= dict.fromkeys((name.decode() for name in _NAME.findall(file.read_bytes())), module)
+    return found
+
+
 class PassRegistry(Mapping[str, type[HloPass]]):
     """Every pass by XLA's name; each class with a name is an entry.
 
-    The first lookup imports the modules of this package that define passes. A lookup of an unknown
-    name, and iteration, also import those of higher layers.
+    The first look for a name imports the module of this room whose source has it; for a name that
+    none of them has, and for the
+    whole list, all modules of this room and of those above it.
     """
 
     def __init__(self, package: str) -> None:
         self._package = package
         self._own_loaded = False
         self._loaded = False
+        self._modules: dict[str, str] | None = None
 
     def _load_own(self) -> dict[str, type[HloPass]]:
         if not self._own_loaded:
@@ -261,6 +281,14 @@ class PassRegistry(Mapping[str, type[HloPass]]):
                 import_module(found.name)
             self._own_loaded = True
         return _REGISTRY
+
+    def _import_module_of(self, name: str) -> None:
+        """Import the module whose source defines the pass of a name, if there is one."""
+        if self._modules is None:
+            self._modules = _modules_by_pass(self._package)
+        module = self._modules.get(name)
+        if module is not None:
+            import_module(module)
 
     def _load(self) -> dict[str, type[HloPass]]:
         if not self._loaded:
@@ -275,9 +303,13 @@ class PassRegistry(Mapping[str, type[HloPass]]):
         Raises:
             UnknownPassError: no pass has this name; the message suggests the nearest names.
         """
-        passes = self._load_own()
+        passes = _REGISTRY
+        if name not in passes and name:
+            self._import_module_of(name)
         if name not in passes and name:
             higher_passes(name)
+        if name not in passes:
+            self._load_own()
         if name not in passes:
             raise UnknownPassError(f"no pass {name!r}{nearest(name, self._load())}")
         return passes[name]

@@ -41,8 +41,8 @@ def create_fusion(
 
 
 def add_parameter(fused: HloComputation, number: int, operand: HloInstruction) -> HloInstruction:
-    """Add the parameter of a fused computation for an operand of the fusion."""
-    return fused.add(HloOpcode.PARAMETER, (), operand.shape, name=f"param_{number}", parameter_number=number)
+    """The parameter of a fused computation that stands for an operand of the fusion."""
+    return fused.add_parameter(number, operand.shape)
 
 
 def fuse_into(fusion: HloInstruction, producer: HloInstruction) -> HloInstruction:
@@ -54,17 +54,19 @@ def fuse_into(fusion: HloInstruction, producer: HloInstruction) -> HloInstructio
 
     `producer` itself stays for its other users; without any it is dead, and the caller removes it.
     """
-    fused, operands = fusion.fused_computation, fusion.operands
-    read = dict.fromkeys(producer.operands)
-    inside = {o: fused.parameter(operands.index(o)) for o in read if o.uses_by(fusion)}
-    added = [o for o in read if o not in inside]
-    inside |= {o: add_parameter(fused, n, o) for n, o in enumerate(added, len(operands))}
-    copy = fused.clone_instruction(producer, [inside[o] for o in producer.operands])
+    operands = fusion.operands
+    numbers: dict[HloInstruction, int] = {}
+    added: list[HloInstruction] = []
+    for o in producer.operands:
+        if o not in numbers:
+            if o.uses_by(fusion):
+                numbers[o] = operands.index(o)
+            else:
+                numbers[o] = len(operands) + len(added)
+                added.append(o)
     number = operands.index(producer)
-    parameter = fused.parameter(number)
-    fused.replace_uses(parameter, copy)
-    fused.remove(parameter)
-    fused.renumber_parameters(number)
+    inside = [numbers[o] for o in producer.operands]
+    copy = fusion.fused_computation.expand_parameter(number, producer, inside, [o.shape for o in added])
     fusion.parent.exchange_operand(fusion, number, added)
     return copy
 

@@ -1,13 +1,12 @@
-"""The guards of a rule as predicates with values.
-
-Values are captured when a rule is tried, and formatted only when read: an observed compilation
-tries guards a hundred thousand times.
+"""Predicates of decisions, put into words only when read: an observed compilation tries guards a
+hundred thousand times. What they saw is captured when a decision is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, overload
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, final, overload
 
 from xlanb.conditions import Condition
 from xlanb.hlo.instruction import HloInstruction
@@ -21,43 +20,35 @@ _MANY = 8
 """The most elements of a list that are shown in a line."""
 
 
-def captured(names: Iterable[str], scope: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Capture the values of some names.
-
-    For an instruction: name, snapshot and number of users. For options: name and whether the pass
-    is layout-sensitive.
+def captured(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Capture some values, two entries each: for an instruction its snapshot and number of users;
+    for options None and whether layouts count.
     """
     found: list[Any] = []
-    for name in names:
-        value = scope[name]
+    for value in values:
         if value.__class__ is HloInstruction:
-            found += (name, value.record(), value.user_count)
+            found += (value.record(), value.user_count)
         else:
-            found += (name, None, getattr(value, "is_layout_sensitive", None))
+            found += (None, getattr(value, "is_layout_sensitive", None))
     return tuple(found)
 
 
-class GuardPredicates(Sequence[Predicate]):
-    """The guards of a rule as conditions with values; equal to a tuple of the same.
-
-    `outcomes` says whether each checked guard held; None if it could not be evaluated.
+class LazyPredicates(Sequence[Predicate], ABC):
+    """Predicates of a decision that are put into words when somebody reads them; equal to a tuple
+    of the same.
     """
 
-    __slots__ = ("_guards", "_outcomes", "_seen", "_words")
+    __slots__ = ("_made",)
+    _made: tuple[Predicate, ...] | None
 
-    def __init__(self, guards: Sequence[Condition[Any]], outcomes: Sequence[bool | None], saw: tuple[Any, ...]) -> None:
-        self._guards, self._outcomes, self._seen = guards, outcomes, saw
-        self._words: tuple[Predicate, ...] | None = None
-
+    @abstractmethod
     def _predicates(self) -> tuple[Predicate, ...]:
-        if self._words is None:
-            values = {self._seen[n]: _words(*self._seen[n : n + 3]) for n in range(0, len(self._seen), 3)}
-            self._words = tuple(
-                Predicate(g.name, holds, "; ".join(filter(None, (values.get(w) for w in g.wants or ()))))
-                for g, holds in zip(self._guards, self._outcomes, strict=False)
-                if holds is not None
-            )
-        return self._words
+        """The predicates, made from what was kept."""
+
+    def _told(self) -> tuple[Predicate, ...]:
+        if self._made is None:
+            self._made = self._predicates()
+        return self._made
 
     @overload
     def __getitem__(self, index: int) -> Predicate: ...
@@ -69,10 +60,10 @@ class GuardPredicates(Sequence[Predicate]):
         return self._predicates()[index]
 
     def __len__(self) -> int:
-        return sum(holds is not None for holds in self._outcomes)
+        return len(self._told())
 
     def __eq__(self, other: object) -> bool:
-        return self._predicates() == (other._predicates() if isinstance(other, GuardPredicates) else other)
+        return self._told() == (other._told() if isinstance(other, LazyPredicates) else other)
 
     def __hash__(self) -> int:
         return hash(self._predicates())
@@ -82,6 +73,64 @@ class GuardPredicates(Sequence[Predicate]):
 
     def __reduce__(self) -> tuple[type, tuple[tuple[Predicate, ...]]]:
         return tuple, (self._predicates(),)
+
+
+@final
+class GuardPredicates(LazyPredicates):
+    """The guards of a rule as conditions with values.
+
+    `outcomes` are whether each held, as far as they were asked: None for one that could not be
+    asked. `names` are what those that were asked look at, and `saw` what
+    these stood for (see `captured`).
+    """
+
+    __slots__ = ("_guards", "_names", "_outcomes", "_seen")
+
+    def __init__(
+        self,
+        guards: Sequence[Condition[Any]],
+        outcomes: Sequence[bool | None],
+        names: Sequence[str],
+        saw: tuple[Any, ...],
+    ) -> None:
+        self._made = None
+        self._guards, self._outcomes, self._names, self._seen = guards, outcomes, names, saw
+
+    def _predicates(self) -> tuple[Predicate, ...]:
+        seen = iter(self._seen)
+        values = {name: _words(name, next(seen), next(seen)) for name in self._names}
+        return tuple(
+            Predicate(g.name, holds, "; ".join(filter(None, (values.get(w) for w in g.wants or ()))))
+            for g, holds in zip(self._guards, self._outcomes, strict=False)
+            if holds is not None
+        )
+
+    def __len__(self) -> int:
+        return sum(holds is not None for holds in self._outcomes)
+
+
+@final
+class EdgePredicates(LazyPredicates):
+    """Conditions that held, in order, with their values; then the one that failed, if any, with its
+    value and remedy.
+    """
+
+    __slots__ = ("_conditions", "_failed", "_values")
+
+    def __init__(
+        self, conditions: Sequence[Condition[Any]], values: Sequence[str], failed: tuple[str, str] | None
+    ) -> None:
+        self._made = None
+        self._conditions, self._values, self._failed = conditions, values, failed
+
+    def _predicates(self) -> tuple[Predicate, ...]:
+        held = [Predicate(c.name, True, v) for c, v in zip(self._conditions, self._values, strict=False)]
+        if self._failed is None:
+            return tuple(held)
+        return (*held, Predicate(self._conditions[len(held)].name, False, *self._failed))
+
+    def __len__(self) -> int:
+        return len(self._values) + (self._failed is not None)
 
 
 def _words(name: str, record: InstructionRecord | None, value: int | None) -> str:

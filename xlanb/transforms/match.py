@@ -15,7 +15,7 @@ import builtins
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -178,6 +178,29 @@ class ConstantPattern(Pattern):
 
     def __str__(self) -> str:
         return self.name or ("constant" if self.value is None else f"{self.value:g}")
+
+
+class FlatNames(NamedTuple):
+    """The names of an instruction's operands (None where they are open) and of the instruction, ""
+    for none.
+    """
+
+    operands: tuple[str, ...] | None
+    root: str
+
+
+def operand_names(pattern: Pattern) -> FlatNames | None:
+    """The names that a pattern gives to operands of which it asks nothing; None where it asks for
+    more than the opcode.
+    """
+    if not isinstance(pattern, OpPattern) or pattern.where:
+        return None
+    if pattern.operands is None:
+        return FlatNames(None, pattern.name)
+    names = tuple([p.name for p in pattern.operands if isinstance(p, Anything)])
+    if len(names) != len(pattern.operands) or len({*names, pattern.name}) != len(names) + 1:
+        return None
+    return FlatNames(names, pattern.name)
 
 
 def any(name: str) -> Anything:  # noqa: A001 - the pattern language's word

@@ -17,21 +17,30 @@ root or its users in place; or None if it declines and has changed nothing.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, final
 
 from xlanb.analysis.dynamic import involves_dynamic
 from xlanb.conditions import Condition, asked_names, holding_beyond
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.tracing import Cause, Decision, because, current_cause, emit, is_observed
+from xlanb.tracing import (
+    Cause,
+    Decision,
+    DeferredDecisions,
+    because,
+    current_cause,
+    emit_decision,
+    emit_deferred,
+    is_observed,
+)
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.depth_first import DepthFirstVisit
 from xlanb.transforms.guard_predicates import GuardPredicates, captured
-from xlanb.transforms.match import Captures, Pattern
+from xlanb.transforms.match import Captures, FlatNames, Pattern, operand_names
 from xlanb.transforms.purpose import place_of
 from xlanb.transforms.verdict import Verdict
 from xlanb.transforms.worklist import Worklist
@@ -69,15 +78,25 @@ class Rule:
         """Whether a guard needs a Builder: most do not, and most guards fail."""
         return any("b" in (g.wants or ()) for g in self.guards)
 
-    @cached_property
+    @property
     def wanted_by_guards(self) -> tuple[str, ...]:
-        """The names that its guards use."""
-        return tuple(dict.fromkeys(w for g in self.guards for w in g.wants or () if w != "b"))
+        """What its guards look at."""
+        return self.wanted_until[-1]
+
+    @cached_property
+    def wanted_until(self) -> tuple[tuple[str, ...], ...]:
+        """What its guards look at, by the place of the last that is asked; of all, in the end."""
+        wanted = [[w for g in self.guards[: n + 1] for w in g.wants or () if w != "b"] for n in range(len(self.guards))]
+        return tuple(tuple(dict.fromkeys(names)) for names in [*wanted, wanted[-1] if wanted else []])
 
     @cached_property
     def _captured(self) -> tuple[str, ...]:
         """The names of the instructions that it rewrites."""
         return ("root", *self.pattern.names)
+
+    @cached_property
+    def _pattern_names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.pattern.names))
 
     @cached_property
     def _asked(self) -> tuple[tuple[Callable[..., object], str | None, tuple[str, ...]], ...]:
@@ -86,13 +105,17 @@ class Rule:
         return tuple((holds, wants[0] if len(wants) == 1 else None, wants) for holds, wants in wanted)
 
     @cached_property
-    def _outcomes(self) -> tuple[tuple[bool, ...], ...]:
-        """The outcomes of the checked guards, by the index of the first that failed.
-
-        The last entry is for guards that all hold.
+    def outcomes(self) -> tuple[tuple[bool, ...], ...]:
+        """Whether each guard held that was asked, by the place of the first that failed; all of
+        them, in the end.
         """
         count = len(self.guards)
         return (*((*(True,) * n, False) for n in range(count)), (True,) * count)
+
+    @cached_property
+    def failures(self) -> tuple[GuardFailure, ...]:
+        """What observers are told of an instruction once, by the place of the guard that failed."""
+        return tuple(GuardFailure(self, n) for n in range(len(self.guards)))
 
     @cached_property
     def pattern_text(self) -> str:
@@ -109,31 +132,66 @@ class Rule:
             self._asked
         ):  # same as first_failing, inlined: it runs a hundred thousand times in a compilation
             if not (holds(*[scope[w] for w in wants]) if only is None else holds(scope[only])):
-                if is_observed() and scope["root"].tell_once((id(self), n)):
-                    self._explain(scope, n)
+                if is_observed() and scope["root"].tell_once(self.failures[n]):
+                    self.explain(scope, n)
                 return False
         return True
 
-    def _explain(self, scope: dict[str, Any], failed: int | None) -> None:
-        """Report which guards held and which failed, with the values that they checked.
+    def matched(self, root: HloInstruction, options: Any) -> dict[str, Any] | None:
+        """What guards and formula know by name where the pattern matches `root`."""
+        captures: Captures = {}
+        if not self.pattern.match(root, captures):
+            return None
+        scope: dict[str, Any] = captures  # from here on it holds more than instructions
+        scope["root"], scope["options"] = root, options
+        scope["b"] = Builder(root) if self.builds_in_guards else None
+        return scope
 
-        A failure is reported once for an instruction that stays unchanged.
+    @cached_property
+    def flat(self) -> FlatRule | None:
+        """How guards are asked without a match, where the pattern says no more than the root's
+        opcode and names for its operands.
         """
-        outcomes: tuple[bool | None, ...] = self._outcomes[-1 if failed is None else failed]
-        names = asked_names()
-        if names and failed is not None and scope["root"].name in names:
+        names = operand_names(self.pattern)
+        if names is None or self.builds_in_guards:
+            return None
+        return FlatRule(names, self._asked)
+
+    def explain(self, scope: dict[str, Any], failed: int | None) -> None:
+        """Say which guards held and which one failed, each with what it saw; of an instruction that
+        stays as it is a failure is told once.
+        """
+        at = len(self.guards) if failed is None else failed
+        outcomes: tuple[bool | None, ...] = self.outcomes[at]
+        root, asked = scope["root"], asked_names()
+        if asked and failed is not None and root.name in asked:
             outcomes = (*outcomes, *holding_beyond(self.guards[failed + 1 :], scope))
-        told = GuardPredicates(self.guards, outcomes, captured(self.wanted_by_guards, scope)) if self.guards else ()
-        cause = current_cause()
-        if cause.where != self.where:
-            cause = Cause(cause.pass_name, self.label, self.where)
-        emit(Decision(cause, self.label, (scope["root"].name,), failed is None, told))
+            at = len(self.guards)
+        names = self.wanted_until[at]
+        saw = captured([scope[name] for name in names])
+        told = GuardPredicates(self.guards, outcomes, names, saw) if self.guards else ()
+        emit_decision(self.cause(current_cause()), self.label, (root.name,), failed is None, told)
+
+    def cause(self, current: Cause) -> Cause:
+        """The cause of a decision about it."""
+        if current.where == self.where:
+            return current
+        return self._causes.get(current.pass_name) or self._cause(current.pass_name)
+
+    @cached_property
+    def _causes(self) -> dict[str, Cause]:
+        """The cause of a decision about it, by pass: one for all instructions."""
+        return {}
+
+    def _cause(self, pass_name: str) -> Cause:
+        made = self._causes[pass_name] = Cause(pass_name, self.label, self.where)
+        return made
 
     def _because(self, root: HloInstruction, scope: dict[str, Any]) -> because:
         """This rule as a cause; for observers with its pattern and its captures."""
         if not is_observed():
             return because(rule=self.label, where=self.where)
-        parts = tuple((name, scope[name].name) for name in dict.fromkeys(self.pattern.names))
+        parts = tuple([(name, scope[name].name) for name in self._pattern_names])
         return because(
             "", self.label, self.where, self.pattern_text, (("root", root.name), *parts), keeps=self.keeps.text
         )
@@ -154,13 +212,13 @@ class Rule:
                 return None
             if new is root:
                 if is_observed():
-                    self._explain(scope, None)
+                    self.explain(scope, None)
                 return new
             if not fits(root, new, scope["options"]):
                 root.parent.remove_dead(new)
                 return None
             if is_observed():
-                self._explain(scope, None)
+                self.explain(scope, None)
             root.parent.replace(root, new)
         return new
 
@@ -170,6 +228,114 @@ def fits(old: HloInstruction, new: HloInstruction, options: Any) -> bool:
     if getattr(options, "is_layout_sensitive", False):
         return old.shape == new.shape
     return old.shape.without_layout() == new.shape.without_layout()
+
+
+@final
+class GuardFailure:
+    """That a guard of a rule failed, the first of them, for any instruction."""
+
+    __slots__ = ("at", "rule")
+
+    def __init__(self, rule: Rule, at: int) -> None:
+        self.rule, self.at = rule, at
+
+
+class FlatRule:
+    """The guards of a rule over a root of an opcode and its operands as they are: most rules are
+    tried in vain, and match nothing deeper.
+
+    Values stand in one tuple: the operands by number, the options, the root. `count` is the number
+    of operands; None for any.
+    """
+
+    __slots__ = ("_asked", "_names", "_place", "_root", "count")
+
+    def __init__(
+        self, names: FlatNames, asked: Iterable[tuple[Callable[..., object], str | None, tuple[str, ...]]]
+    ) -> None:
+        self._names, self._root = names.operands or (), names.root
+        self.count = None if names.operands is None else len(names.operands)
+        place = {name: n for n, name in enumerate(self._names)} | {"options": -2, "root": -1}
+        if self._root:
+            place[self._root] = -1
+        self._place = place
+        self._asked = [
+            (n, holds, -1 if only is None else place[only], None if only else [place[w] for w in wants])
+            for n, (holds, only, wants) in enumerate(asked)
+        ]
+
+    def first_failing(self, values: tuple[Any, ...]) -> int | None:
+        """The place of the first guard that fails; None where all hold."""
+        for n, holds, at, several in self._asked:
+            if not (holds(values[at]) if several is None else holds(*[values[k] for k in several])):
+                return n
+        return None
+
+    def saw(self, names: Sequence[str], captures: Sequence[Any]) -> tuple[Any, ...]:
+        """What names stand for, of `captured(values)`."""
+        found: list[Any] = []
+        for name in names:
+            at = 2 * self._place[name]
+            found += captures[at], captures[at + 1]
+        return tuple(found)
+
+    def scope(self, root: HloInstruction, options: Any) -> dict[str, Any]:
+        """What `Rule.matched` gives."""
+        scope: dict[str, Any] = dict(zip(self._names, root.operands, strict=False))
+        if self._root:
+            scope[self._root] = root
+        scope["root"], scope["options"], scope["b"] = root, options, None
+        return scope
+
+
+@final
+class _FlatFailures:
+    """The rules over one root whose guards failed in a visit, until observers are told."""
+
+    __slots__ = ("_failed", "_root", "_values")
+
+    def __init__(self, root: HloInstruction, values: tuple[Any, ...]) -> None:
+        self._root, self._values = root, values
+        self._failed: list[GuardFailure] = []
+
+    def add(self, failure: GuardFailure) -> None:
+        """Note that a guard failed, unless observers know it of this root, unchanged, already."""
+        root = self._root
+        if not root.tell_once(failure):
+            return
+        asked = asked_names()
+        if asked and root.name in asked:
+            self.tell()
+            if failure.rule.flat is not None:
+                failure.rule.explain(failure.rule.flat.scope(root, self._values[-2]), failure.at)
+        else:
+            self._failed.append(failure)
+
+    def tell(self) -> None:
+        """Tell observers of the failures up to now."""
+        if self._failed:
+            failed, self._failed = self._failed, []
+            emit_deferred(_FailedRules(self._root.name, failed, current_cause().pass_name, captured(self._values)))
+
+
+@final
+class _FailedRules(DeferredDecisions):
+    """The decisions against rules over one root; what their guards saw is captured once."""
+
+    __slots__ = ("_failed", "_pass_name", "_root", "_saw")
+
+    def __init__(self, root: str, failed: Sequence[GuardFailure], pass_name: str, saw: tuple[Any, ...]) -> None:
+        self._root, self._failed, self._pass_name, self._saw = root, failed, pass_name, saw
+
+    def decisions(self) -> tuple[Decision, ...]:
+        found = []
+        for failure in self._failed:
+            rule = failure.rule
+            names = rule.wanted_until[failure.at]
+            saw = rule.flat.saw(names, self._saw) if rule.flat is not None else ()
+            told = GuardPredicates(rule.guards, rule.outcomes[failure.at], names, saw)
+            found.append(Decision(rule.cause(Cause(self._pass_name)), rule.label, (self._root,), False, told))
+        return tuple(found)
 
 
 @dataclass
@@ -283,20 +449,35 @@ class RuleSet:
         DepthFirstVisit(visit).run(computation)
 
     def visit(self, root: HloInstruction, rules: Iterable[Rule], options: Any) -> bool:
-        """Apply the first of `rules` that fires on `root`; return whether one did."""
+        """Apply the first of `rules` that fires on `root`; whether one did."""
+        values = (*root.operands, options, root)
+        told = _FlatFailures(root, values) if is_observed() else None
         for r in rules:
-            captures: Captures = {}
-            if not r.pattern.match(root, captures):
-                continue
-            # from here on it also holds other values than instructions
-            scope: dict[str, Any] = captures
-            scope["root"], scope["b"], scope["options"] = root, None, options
-            if r.builds_in_guards:
-                scope["b"] = Builder(root)
-            if r.check(scope):
-                scope["b"] = Builder(root)
-                if r.apply(root, scope) is not None:
-                    return True
+            flat = r.flat
+            if flat is None:
+                scope = r.matched(root, options)
+                if scope is None:
+                    continue
+                if told is not None:
+                    told.tell()
+                if not r.check(scope):
+                    continue
+            else:
+                if flat.count is not None and flat.count != len(values) - 2:
+                    continue
+                failed = flat.first_failing(values)
+                if failed is not None:
+                    if told is not None:
+                        told.add(r.failures[failed])
+                    continue
+                scope = flat.scope(root, options)
+                if told is not None:
+                    told.tell()
+            scope["b"] = Builder(root)
+            if r.apply(root, scope) is not None:
+                return True
+        if told is not None:
+            told.tell()
         return False
 
     def __str__(self) -> str:

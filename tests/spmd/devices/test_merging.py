@@ -16,7 +16,7 @@ from xlanb.errors import ArgumentError, EvaluationError
 from xlanb.hlo.device_groups import DeviceGrid
 from xlanb.spmd.devices.distribution import Distribution
 from xlanb.spmd.devices.merging import merged
-from xlanb.spmd.devices.writing import NotMergedError
+from xlanb.spmd.devices.not_merged import NotMergedError
 
 ADD = "add { a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b) }\n"
 ALL = "use_global_device_ids=true, replica_groups={{0,1,2,3}}"

@@ -14,7 +14,8 @@ import xlanb
 from xlanb.hlo.attributes import SliceDimension
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
-from xlanb.spmd.devices.writing import NotMergedError, Writer, dimensions, everything, splat
+from xlanb.spmd.devices.not_merged import NotMergedError
+from xlanb.spmd.devices.writing import Writer, dimensions, everything, splat
 
 BASE = np.arange(4 * 6 * 8, dtype=np.float32).reshape(4, 6, 8)
 

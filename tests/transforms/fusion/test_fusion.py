@@ -16,6 +16,7 @@ from xlanb.transforms import PASSES
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.fusion import cpu_instruction_fusion, instruction_fusion
 from xlanb.transforms.fusion.cpu_instruction_fusion import CONDITIONS, CpuInstructionFusion
+from xlanb.transforms.fusion.fusion_loops import LOOP_CONDITIONS
 from xlanb.transforms.fusion.fusion_wrapper import FusionWrapper
 from xlanb.transforms.fusion.instruction_fusion import Condition, FusionEdge, FusionRun
 
@@ -163,17 +164,62 @@ def test_a_fusion_asks_of_a_refused_operand_once_for_each_step(monkeypatch):
 
     monkeypatch.setattr(cpu_instruction_fusion, "CONDITIONS", tuple(map(counted, cpu_instruction_fusion.CONDITIONS)))
     module = parse(_stencils(40))
-    silent = FusionRun.should_fuse
+    silent = FusionRun.should_fuse_edge
     edges = [0]
 
-    def should_fuse(run: FusionRun, consumer, index):
+    def should_fuse_edge(run: FusionRun, edge: FusionEdge):
         edges[0] += 1
-        return silent(run, consumer, index)
+        return silent(run, edge)
 
-    monkeypatch.setattr(FusionRun, "should_fuse", should_fuse)
+    monkeypatch.setattr(FusionRun, "should_fuse_edge", should_fuse_edge)
     CpuInstructionFusion().apply(module)
     assert edges[0] > 1000
     assert asked[0] < 2 * edges[0]
+
+
+MIXED = """HloModule mixed
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+ENTRY main {
+  x = f32[64,64] parameter(0)  v = f32[64] parameter(1)  k = s32[] parameter(2)
+  zero = f32[] constant(0)
+  e = f32[64,64] exponential(x)
+  r = f32[64] reduce(e, zero), dimensions={1}, to_apply=sum
+  d = f32[64] dot(x, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  a = f32[64] add(d, r)
+  q = f32[64] reduce(x, zero), dimensions={0}, to_apply=sum
+  c = f32[128] concatenate(a, q), dimensions={0}
+  n = f32[128] negate(c)
+  u = f32[128] dynamic-update-slice(n, v, k)
+  w = f32[128,2] broadcast(u), dimensions={0}
+  m = f32[128,2] multiply(w, w)
+  i = f32[128,2] iota(), iota_dimension=0
+  ROOT t = (f32[128,2], f32[64,64]) tuple(m, e)
+}
+"""
+
+
+def test_conditions_fail_and_say_only_what_they_declare(monkeypatch):
+    """Of opcodes for which a condition cannot fail it is not asked, and the value of one that holds
+    may be known beforehand.
+    """
+    seen = Counter()
+
+    def checked(c: Condition) -> Condition:
+        def holds(edge: FusionEdge) -> bool:
+            found = bool(c.holds(edge))
+            assert found or c.may_fail(edge.producer.opcode, edge.consumer.opcode), c.name
+            if found and c.value_if_holds is not None:
+                assert c.value(edge) == c.value_if_holds
+                seen[c.name] += 1
+            return found
+
+        return replace(c, holds=holds, may_fail=lambda *_: True, value_if_holds=None)
+
+    monkeypatch.setattr(cpu_instruction_fusion, "CONDITIONS", tuple(map(checked, cpu_instruction_fusion.CONDITIONS)))
+    monkeypatch.setattr(cpu_instruction_fusion, "LOOP_CONDITIONS", tuple(map(checked, LOOP_CONDITIONS)))
+    for text in (_stencils(12), MIXED):
+        CpuInstructionFusion(separate_loops=True).run(parse(text))
+    assert len(seen) == 5
 
 
 @pytest.mark.parametrize("is_observed", [False, True])

@@ -12,7 +12,7 @@ cuDNN pads both sides equally, and supports no input dilation and no negative pa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,7 +33,6 @@ _NONE = PaddingDimension()
 _Windows = tuple[WindowDimension, ...]
 
 
-@dataclass(frozen=True)
 class ConvPaddingLegalization(HloPass):
     """Moves unsupported paddings out of cuDNN convolutions."""
 

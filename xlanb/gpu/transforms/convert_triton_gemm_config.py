@@ -13,7 +13,6 @@ has these sizes in the order that makes the dot's tile [1, ..., block_m, block_n
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
@@ -31,7 +30,6 @@ from xlanb.transforms.reason import reason
 Tile = tuple[int, ...]
 
 
-@dataclass(frozen=True)
 class ConvertTritonGemmConfig(HloPass):
     """Gives every fusion with a tiled dot the tiles of its result."""
 

@@ -44,7 +44,6 @@ _CALLS: Final = (cudnn_convolution.FORWARD, cudnn_convolution.FUSED)
 _MOVING: Final = (O.RESHAPE, O.TRANSPOSE)
 
 
-@dataclass(frozen=True)
 class CudnnFusedConvRewriter(HloPass):
     """Fuses the users of cuDNN forward convolutions into the calls."""
 

@@ -9,7 +9,6 @@ Adjacent dimensions in ascending order merge into one without a transpose.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
@@ -22,7 +21,6 @@ from xlanb.transforms.verdict import REAL
 _SIDES = ("lhs_contracting_dims", "rhs_contracting_dims")
 
 
-@dataclass(frozen=True)
 class DotDimensionSorter(HloPass):
     """Sorts pairs of contracting dimensions by the side whose dimensions are adjacent.
 

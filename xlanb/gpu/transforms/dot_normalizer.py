@@ -9,8 +9,6 @@ dot(f32[3] a, f32[4] b)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -22,7 +20,6 @@ from xlanb.transforms.reason import reason
 from xlanb.transforms.verdict import MOVES
 
 
-@dataclass(frozen=True)
 class DotNormalizer(HloPass):
     """Adds a last, contracting dimension of size 1 to the operands of dots without one."""
 

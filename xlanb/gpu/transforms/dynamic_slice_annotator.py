@@ -30,7 +30,6 @@ _SAME_VALUE = frozenset((O.BITCAST, O.CONVERT, O.COPY, O.RESHAPE))
 _COMPARED = {"LT": int.__lt__, "LE": int.__le__, "GT": int.__gt__, "GE": int.__ge__}
 
 
-@dataclass(frozen=True)
 class DynamicSliceAnnotator(HloPass):
     """Annotates slices at offsets that are constant or linear in a loop counter."""
 

@@ -10,7 +10,6 @@ dynamic-slice-annotator records the slice's offset per iteration (`dynamic_slice
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from xlanb.conditions import Condition, asked, first_failing, objecting
@@ -32,7 +31,6 @@ _SLICES = frozenset((O.SLICE, O.DYNAMIC_SLICE, O.DYNAMIC_UPDATE_SLICE))
 _FREE = frozenset((O.BITCAST, O.RESHAPE))
 
 
-@dataclass(frozen=True)
 class FusionDynamicMemcpyRewriter(HloPass):
     """Rewrites fusions that only slice or update at a loop-dependent offset as copies."""
 

@@ -10,7 +10,6 @@ the fusion is better on the left, where it may stay in registers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from xlanb.conditions import Condition, decide, objecting
@@ -31,7 +30,6 @@ _ADDRESSING: Final = frozenset(
 """Opcodes that only change where an operand is read."""
 
 
-@dataclass(frozen=True)
 class GemmFusionSwapOperands(HloPass):
     """Swaps the operands of dots in triton-gemm-rewriter's fusions."""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -34,7 +34,6 @@ _DOTS: Final = (O.DOT, O.SCALED_DOT)
 _CUDNN: Final = "__cudnn$fusion"
 
 
-@dataclass(frozen=True)
 class HoistFusedBitcasts(HloPass):
     """Moves bitcasts and no-op reshapes from fusions with a dot to their callers."""
 

@@ -11,8 +11,6 @@ to copy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -27,7 +25,6 @@ _OF_ONE_ARRAY = frozenset((O.DYNAMIC_SLICE, O.PAD, O.REDUCE_WINDOW, O.REVERSE, O
 _IN_PLACE = frozenset((O.BITCAST_CONVERT, O.REDUCE_PRECISION))
 
 
-@dataclass(frozen=True)
 class MoveCopyToUsers(HloPass):
     """Moves copies after pads, slices, reverses, windows, concatenations and elementwise ops.
 

@@ -8,8 +8,6 @@ A dimension of size 1 between two others hides that they are reduced together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.gpu.transforms.reductions import bitcast_to, inputs_of, is_plain, rebuilt
 from xlanb.hlo.instruction import HloInstruction
@@ -21,7 +19,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.reason import reason
 
 
-@dataclass(frozen=True)
 class ReductionDegenerateDimRemover(HloPass):
     """Bitcasts the operands of reductions to shapes without dimensions of size 1."""
 

@@ -6,8 +6,6 @@ r = f32[8] reduce(f32[2,8,16,16] x, 0), dimensions={0,2,3}
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.gpu.transforms.reductions import bitcast_to, inputs_of, is_plain, is_row_major, rebuilt
 from xlanb.hlo.instruction import HloInstruction
@@ -19,7 +17,6 @@ from xlanb.transforms.reason import reason
 from xlanb.transforms.verdict import REAL
 
 
-@dataclass(frozen=True)
 class ReductionDimensionGrouper(HloPass):
     """Bitcasts row-major operands of reductions so that no two reduced dimensions are adjacent."""
 

@@ -9,8 +9,6 @@ gets a matching layout, and is bitcast to the old shape.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.gpu.transforms.reductions import bitcast_to, inputs_of, is_plain, is_row_major, rebuilt
 from xlanb.hlo.instruction import HloInstruction
@@ -23,7 +21,6 @@ from xlanb.transforms.reason import reason
 from xlanb.transforms.verdict import REAL
 
 
-@dataclass(frozen=True)
 class ReductionLayoutNormalizer(HloPass):
     """Bitcasts the operands of reductions to row-major shapes."""
 

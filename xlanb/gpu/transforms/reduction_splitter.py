@@ -6,8 +6,6 @@ r = f32[16,32] reduce(f32[16,64,32,64] x, 0), dimensions={1,3}
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.gpu.reductions import is_reduction_of_rows_or_columns
 from xlanb.gpu.transforms.reductions import is_plain, is_row_major, may_restart
@@ -20,7 +18,6 @@ from xlanb.transforms.reason import reason
 from xlanb.transforms.verdict import REAL
 
 
-@dataclass(frozen=True)
 class ReductionSplitter(HloPass):
     """Reduces the longest of several dimensions first, repeatedly until one is left."""
 

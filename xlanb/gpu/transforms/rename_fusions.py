@@ -6,8 +6,6 @@ fusion.3 = fusion(x), kind=kInput, calls=fused_computation.3   (root a reduce)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.gpu.heroes import find_hero, roots_of
 from xlanb.hlo.instruction import HloInstruction
@@ -17,7 +15,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.reason import reason
 
 
-@dataclass(frozen=True)
 class RenameFusions(HloPass):
     """Names every fusion except custom ones, and its computation, after its heroes' opcodes."""
 

@@ -10,8 +10,6 @@ shows its original.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -24,7 +22,6 @@ _NEVER_FUSED = frozenset((O.DOMAIN, O.PARAMETER, O.WHILE, O.CONDITIONAL, O.CALL)
 _ALWAYS_FUSED = frozenset((O.FUSION, O.MAP, O.REDUCE, O.REDUCE_WINDOW))
 
 
-@dataclass(frozen=True)
 class AddTrackingSuffixToInstructionNames(HloPass):
     """Appends ".0" to the names of fusible instructions outside fusions."""
 

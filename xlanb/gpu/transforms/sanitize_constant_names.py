@@ -8,8 +8,6 @@ A large constant becomes a PTX global of the same name, and PTX names have lette
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.names import NameUniquer
@@ -20,7 +18,6 @@ from xlanb.transforms.reason import reason
 _TO_UNDERSCORE = str.maketrans(".-", "__")
 
 
-@dataclass(frozen=True)
 class SanitizeConstantNames(HloPass):
     """Replaces `.` and `-` by `_` in constants' names; no other instruction is renamed."""
 

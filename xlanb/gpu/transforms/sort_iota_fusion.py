@@ -7,8 +7,6 @@ s = (f32[8], s32[8]) sort(k, i)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
@@ -17,7 +15,6 @@ from xlanb.transforms.fusion_editing import create_fusion, fuse_into
 from xlanb.transforms.reason import reason
 
 
-@dataclass(frozen=True)
 class SortIotaFusion(HloPass):
     """Fuses the iotas among a sort's operands into it."""
 

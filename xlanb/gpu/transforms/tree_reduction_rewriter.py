@@ -9,7 +9,6 @@ An array that does not divide into equal parts is padded with the initial value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isqrt
 
 from xlanb.analysis.call_graph import nonfusion_computations
@@ -26,7 +25,6 @@ from xlanb.transforms.reason import reason
 from xlanb.transforms.verdict import REAL
 
 
-@dataclass(frozen=True)
 class GpuTreeReductionRewriter(HloPass):
     """Reduces in several steps, each of which one block does without atomics."""
 

@@ -9,7 +9,6 @@ A batch needs two pointers per matrix in the workspace.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Final
 
@@ -25,7 +24,6 @@ from xlanb.transforms.base import HloPass
 _POINTERS: Final = 2 * 8
 
 
-@dataclass(frozen=True)
 class TriangularSolveRewriter(HloPass):
     """Replaces every triangular solve by a cuBLAS call."""
 

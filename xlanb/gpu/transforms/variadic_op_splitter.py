@@ -6,7 +6,6 @@ c = f32[300] concatenate(a0, ..., a299)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from xlanb.analysis.call_graph import nonfusion_computations
@@ -20,7 +19,6 @@ _MOST: Final = 128
 """The maximum number of operands of one concatenation."""
 
 
-@dataclass(frozen=True)
 class VariadicOpSplitter(HloPass):
     """Splits concatenations with more than 128 operands into several."""
 

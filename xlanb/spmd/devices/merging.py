@@ -38,9 +38,10 @@ from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
 from xlanb.shape.shape import tuple_of
 from xlanb.spmd.devices.distribution import Distribution, row_major
 from xlanb.spmd.devices.lifting import lifted
+from xlanb.spmd.devices.not_merged import NotMergedError
 from xlanb.spmd.devices.split import ShardTiling, tiling
 from xlanb.spmd.devices.tiles import Tiles, Values, cut, tiles_of, whole_of
-from xlanb.spmd.devices.writing import NotMergedError, Writer, dimensions, everything, splat
+from xlanb.spmd.devices.writing import Writer, dimensions, everything, splat
 from xlanb.spmd.hlo_sharding import HloSharding
 from xlanb.tracing import unobserved
 from xlanb.transforms.simplifiers.hlo_dce import HloDce

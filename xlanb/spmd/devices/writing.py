@@ -20,22 +20,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from xlanb.errors import XlanbError
 from xlanb.hlo.attributes import SliceDimension
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, Literal, PrimitiveType, Shape
+from xlanb.spmd.devices.not_merged import NotMergedError
 
 Box = tuple[SliceDimension, ...]
 """The selected elements of an array, dimension by dimension."""
 
 _SMALL: Final = 64
 """The most elements of a constant that is sliced here; XLA's passes fold larger ones."""
-
-
-class NotMergedError(XlanbError):
-    """The devices' programs cannot be merged into one; says why."""
 
 
 @dataclass(frozen=True, slots=True)

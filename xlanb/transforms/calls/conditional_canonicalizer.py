@@ -6,8 +6,6 @@ conditional(p, a, b), branches f32[4] -> f32[4]
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -17,7 +15,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 
 
-@dataclass(frozen=True)
 class ConditionalCanonicalizer(HloPass):
     """Wraps operands and results of conditionals that are not tuples."""
 

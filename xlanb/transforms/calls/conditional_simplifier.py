@@ -8,8 +8,6 @@ Source: xla/service/conditional_simplifier.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.expansion import check_expansion
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -19,7 +17,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.inlining import inline_call
 
 
-@dataclass(frozen=True)
 class ConditionalSimplifier(HloPass):
     """Inlines the branch of a conditional whose predicate or index is constant."""
 

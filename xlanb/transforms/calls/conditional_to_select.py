@@ -8,8 +8,6 @@ A computation that is applied to every element cannot skip a branch: both are co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import CallGraph
 from xlanb.analysis.expansion import check_expansion
 from xlanb.hlo.computation import HloComputation
@@ -22,7 +20,6 @@ from xlanb.transforms.builder import Builder
 from xlanb.transforms.inlining import copy_body
 
 
-@dataclass(frozen=True)
 class ConditionalToSelect(HloPass):
     """Rewrites two-way conditionals without side effects in computations applied per element."""
 

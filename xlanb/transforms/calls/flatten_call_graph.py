@@ -8,8 +8,6 @@ Source: xla/hlo/transforms/simplifiers/flatten_call_graph.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import CallGraph
 from xlanb.analysis.expansion import check_expansion
 from xlanb.hlo.computation import HloComputation
@@ -19,7 +17,6 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.transforms.base import HloPass
 
 
-@dataclass(frozen=True)
 class FlattenCallGraph(HloPass):
     """Clones computations that several instructions call, or that one instruction calls twice."""
 

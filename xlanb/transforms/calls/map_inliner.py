@@ -5,8 +5,6 @@ map(a, b), to_apply={p0, p1, ROOT add(p0, p1)}    =>    add(a, b)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
@@ -14,7 +12,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 
 
-@dataclass(frozen=True)
 class MapInliner(HloPass):
     """Inlines maps whose computation is one elementwise instruction, a parameter or a constant."""
 

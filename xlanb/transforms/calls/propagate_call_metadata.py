@@ -8,7 +8,7 @@ Loops and conditionals inside the called computation get the prefix too. Stack f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.computation import HloComputation
@@ -20,7 +20,6 @@ _LONGEST = 1024
 _CONTROL = frozenset({O.WHILE, O.CONDITIONAL})
 
 
-@dataclass(frozen=True)
 class PropagateCallMetadata(HloPass):
     """Prefixes the op names in a called computation with the call's, outermost calls first."""
 

@@ -8,8 +8,6 @@ Source: all_reduce_simplifier.h in xla/hlo/transforms/simplifiers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -21,7 +19,6 @@ from xlanb.transforms.base import HloPass
 _COLLECTIVES = frozenset({O.ALL_REDUCE, O.ALL_GATHER, O.REDUCE_SCATTER, O.ALL_TO_ALL, O.COLLECTIVE_PERMUTE})
 
 
-@dataclass(frozen=True)
 class AllReduceSimplifier(HloPass):
     """Removes collectives whose groups all have one participant."""
 

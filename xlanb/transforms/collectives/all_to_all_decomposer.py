@@ -8,8 +8,6 @@ Source: xla/hlo/transforms/expanders/all_to_all_decomposer.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.errors import PassError
 from xlanb.hlo.instruction import HloInstruction
@@ -21,7 +19,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 
 
-@dataclass(frozen=True)
 class AllToAllDecomposer(HloPass):
     """Splits the operand of every all-to-all over a dimension into one piece per participant.
 

@@ -9,8 +9,6 @@ Source: xla/hlo/transforms/collectives/async_collective_replacer.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -36,7 +34,6 @@ _WRAPPED = frozenset(
 )
 
 
-@dataclass(frozen=True)
 class AsyncCollectiveReplacer(HloPass):
     """Replaces each pair of start and done by the synchronous collective, at the done's place."""
 

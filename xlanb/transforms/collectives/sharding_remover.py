@@ -5,8 +5,6 @@ custom-call(x), custom_call_target="Sharding", sharding={devices=[2,1]0,1}    =>
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape.shape import same
@@ -15,7 +13,6 @@ from xlanb.transforms.base import HloPass
 _TARGETS = frozenset({"Sharding", "SPMDShardToFullShape", "SPMDFullToShardShape"})
 
 
-@dataclass(frozen=True)
 class ShardingRemover(HloPass):
     """Replaces sharding annotations by their operands."""
 

@@ -18,7 +18,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import CallGraph
 from xlanb.analysis.dataflow import HloDataflowAnalysis, HloValue, Leaf, buffers, in_place_pairs
@@ -38,7 +37,6 @@ from xlanb.transforms.simplifiers.tuple_simplifier import TupleSimplifier
 Copies = dict[Leaf, HloInstruction]
 
 
-@dataclass(frozen=True)
 class CopyInsertion(HloPass):
     """Adds the copies that loops, conditionals and in-place updates need to share buffers."""
 

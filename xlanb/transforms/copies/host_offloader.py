@@ -7,15 +7,12 @@ Values that were in two memories are then equal, so equal instructions are merge
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.hlo.module import HloModule
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.copies.strip_memory_placement_annotations import StripMemoryPlacementAnnotations
 from xlanb.transforms.simplifiers.hlo_cse import HloCse
 
 
-@dataclass(frozen=True)
 class HostOffloader(HloPass):
     """Keeps every value in device memory, then merges equal instructions (layouts included)."""
 

@@ -7,8 +7,6 @@ Source: xla/hlo/transforms/offloading.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
@@ -20,7 +18,6 @@ _TARGETS = frozenset(
 )
 
 
-@dataclass(frozen=True)
 class StripMemoryPlacementAnnotations(HloPass):
     """Replaces every custom call that only annotates a value's placement by its operand."""
 

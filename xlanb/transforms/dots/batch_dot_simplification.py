@@ -6,8 +6,6 @@ dot(f32[1,4,8] a, f32[1,8,5] b), batch {0}, contracting {2} and {1}
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -17,7 +15,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 
 
-@dataclass(frozen=True)
 class BatchDotSimplification(HloPass):
     """Removes degenerate batch dimensions from every dot."""
 

@@ -8,8 +8,6 @@ Source: xla/service/cpu/conv_canonicalization.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.attributes import ConvolutionDimensionNumbers
 from xlanb.hlo.instruction import HloInstruction
@@ -21,7 +19,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 
 
-@dataclass(frozen=True)
 class ConvCanonicalization(HloPass):
     """Transposes convolutions to the dimension order of the fast kernels."""
 

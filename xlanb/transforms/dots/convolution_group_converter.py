@@ -11,8 +11,6 @@ Source: xla/service/convolution_group_converter.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.attributes import ConvolutionDimensionNumbers
 from xlanb.hlo.instruction import HloInstruction
@@ -27,7 +25,6 @@ from xlanb.transforms.verdict import Loss, exact_except
 _GROUPS_KEPT = frozenset({PrimitiveType.F16, PrimitiveType.F32})
 
 
-@dataclass(frozen=True)
 class ConvolutionGroupConverter(HloPass):
     """Replaces batch groups by feature groups, and feature groups by zeros in the kernel."""
 

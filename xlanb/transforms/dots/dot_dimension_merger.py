@@ -7,7 +7,6 @@ dot(f32[2,3,4,8] a, f32[2,3,8,5] b), batch {0,1}
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
@@ -18,7 +17,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 
 
-@dataclass(frozen=True)
 class DotDimensionMerger(HloPass):
     """Merges batch dimensions that are adjacent in both operands, if that moves no bytes."""
 

@@ -8,8 +8,6 @@ Source: xla/hlo/transforms/simplifiers/gemv_rewriter.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -19,7 +17,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 
 
-@dataclass(frozen=True)
 class GemvRewriter(HloPass):
     """Adds a dimension of size 1 to the vector operand of a matrix-vector dot."""
 

@@ -13,7 +13,6 @@ Source: xla/service/dynamic_dimension_simplifier.h.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -23,7 +22,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.concatenations import flattened
 
 
-@dataclass(frozen=True)
 class DynamicDimensionSimplifier(HloPass):
     """Makes users of such instructions use their operands; dce removes the instructions."""
 

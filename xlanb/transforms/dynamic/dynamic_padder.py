@@ -11,8 +11,6 @@ unbounded dimensions is left unchanged. Source: xla/service/dynamic_padder.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import CallGraph
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -27,7 +25,6 @@ from xlanb.transforms.dynamic.dynamic_padding import SIZE, PaddedValue, Value, a
 _BETWEEN = frozenset(("SliceToDynamic", "PadToStatic"))
 
 
-@dataclass(frozen=True)
 class DynamicPadder(HloPass):
     """Replaces dynamic dimensions by padded ones with tracked sizes where possible."""
 

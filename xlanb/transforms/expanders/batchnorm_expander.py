@@ -15,8 +15,6 @@ Source: batchnorm_expander.h in xla/hlo/transforms/expanders; Ioffe and Szegedy 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.mixed_precision import WIDER
 from xlanb.hlo import regions
 from xlanb.hlo.computation import HloComputation
@@ -29,7 +27,6 @@ from xlanb.transforms.builder import Builder
 from xlanb.transforms.precision.float_normalization import widened
 
 
-@dataclass(frozen=True)
 class BatchNormExpander(HloPass):
     """Expands the three batch normalization opcodes."""
 

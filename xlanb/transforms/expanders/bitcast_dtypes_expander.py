@@ -10,8 +10,6 @@ Source: xla/hlo/transforms/expanders/bitcast_dtypes_expander.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -34,7 +32,6 @@ _UNSIGNED = {
 }
 
 
-@dataclass(frozen=True)
 class BitcastDtypesExpander(HloPass):
     """Expands bitcast-converts between types of different width, least significant part first."""
 

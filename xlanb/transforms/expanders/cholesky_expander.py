@@ -12,8 +12,6 @@ Source: xla/hlo/transforms/expanders/cholesky_expander.h; Golub and Van Loan, Ma
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo import regions
 from xlanb.hlo.instruction import HloInstruction
@@ -27,7 +25,6 @@ from xlanb.transforms.loops.counted_loop import counted_loop
 from xlanb.transforms.verdict import REAL
 
 
-@dataclass(frozen=True)
 class CholeskyExpander(HloPass):
     """Expands every cholesky of real matrices."""
 

@@ -9,8 +9,6 @@ converted first. Source: xla/service/comparison_expander.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.mixed_precision import common_type
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -22,7 +20,6 @@ from xlanb.transforms.builder import Builder
 _BITS = {16: PrimitiveType.S16, 32: PrimitiveType.S32, 64: PrimitiveType.S64}
 
 
-@dataclass(frozen=True)
 class ComparisonExpander(HloPass):
     """Expands total-order comparisons of floats."""
 

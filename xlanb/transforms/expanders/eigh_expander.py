@@ -42,7 +42,6 @@ _TINY = 0.1
 Quarters = list[HloInstruction]
 
 
-@dataclass(frozen=True)
 class EighExpander(HloPass):
     """Expands the custom call Eigh over f32 and f64.
 

@@ -7,8 +7,6 @@ Source: xla/hlo/transforms/expanders/logistic_expander.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
@@ -17,7 +15,6 @@ from xlanb.transforms.builder import Builder
 from xlanb.transforms.verdict import REAL
 
 
-@dataclass(frozen=True)
 class LogisticExpander(HloPass):
     """Expands every logistic."""
 

@@ -7,8 +7,6 @@ Source: xla/hlo/transforms/expanders/optimization_barrier_expander.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -16,7 +14,6 @@ from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.transforms.base import HloPass
 
 
-@dataclass(frozen=True)
 class OptimizationBarrierExpander(HloPass):
     """Replaces every barrier by its operand, and keeps its control dependencies."""
 

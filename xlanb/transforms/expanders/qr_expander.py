@@ -16,8 +16,6 @@ Source: xla/hlo/transforms/expanders/qr_expander.h; Golub and Van Loan, Matrix C
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.errors import PassError
 from xlanb.hlo import regions
@@ -35,7 +33,6 @@ _INDEX = PrimitiveType.S32
 _FLOATS = frozenset((PrimitiveType.F32, PrimitiveType.F64))
 
 
-@dataclass(frozen=True)
 class QrExpander(HloPass):
     """Expands Qr and ProductOfElementaryHouseholderReflectors over f32 and f64.
 

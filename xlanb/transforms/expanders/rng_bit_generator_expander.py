@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.computation import HloComputation
@@ -45,7 +44,6 @@ P = PrimitiveType
 Pair = tuple[HloInstruction, HloInstruction]
 
 
-@dataclass(frozen=True)
 class RngBitGeneratorExpander(HloPass):
     """Expands rng-bit-generator of ThreeFry (state u64[2]) and Philox (u64[2] or u64[3]).
 

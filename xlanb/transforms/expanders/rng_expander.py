@@ -38,7 +38,6 @@ _TINY = 1e-7
 Made = dict[tuple[object, ...], HloComputation]
 
 
-@dataclass(frozen=True)
 class RngExpander(HloPass):
     """Expands every rng over 32 or 64 bits; half precision is drawn in f32. Other types stay."""
 

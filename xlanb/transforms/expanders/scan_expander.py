@@ -25,7 +25,6 @@ from xlanb.transforms.inlining import copy_body
 _COUNTER = PrimitiveType.S64
 
 
-@dataclass(frozen=True)
 class ScanExpander(HloPass):
     """Expands every scan. The loop's tuple holds carries, then inputs, then outputs."""
 

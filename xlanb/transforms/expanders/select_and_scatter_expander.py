@@ -11,8 +11,6 @@ Source: xla/service/select_and_scatter_expander.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.analysis.dynamic import involves_dynamic
 from xlanb.hlo.computation import HloComputation
@@ -28,7 +26,6 @@ from xlanb.transforms.inlining import copy_body
 _POSITION = PrimitiveType.S32
 
 
-@dataclass(frozen=True)
 class SelectAndScatterExpander(HloPass):
     """Expands every select-and-scatter."""
 

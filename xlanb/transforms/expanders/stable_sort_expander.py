@@ -9,8 +9,6 @@ An operand that is already such an iota is reused. Source: xla/service/stable_so
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -25,7 +23,6 @@ _S32 = PrimitiveType.S32
 _PRED = array(PrimitiveType.PRED, ())
 
 
-@dataclass(frozen=True)
 class StableSortExpander(HloPass):
     """Makes the comparators of stable sorts compare positions if the keys are equal."""
 

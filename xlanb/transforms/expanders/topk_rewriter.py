@@ -12,8 +12,6 @@ Source: xla/service/topk_rewriter.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from xlanb.analysis.call_graph import nonfusion_computations
@@ -27,7 +25,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 
 
-@dataclass(frozen=True)
 class TopkRewriter(HloPass):
     """Rewrites descending sorts of f32 if every user reads the first k of the sorted dimension.
 

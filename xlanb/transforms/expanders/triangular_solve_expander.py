@@ -11,8 +11,6 @@ Source: xla/service/triangular_solve_expander.h; Golub and Van Loan, Matrix Comp
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -25,7 +23,6 @@ from xlanb.transforms.loops.counted_loop import counted_loop
 from xlanb.transforms.verdict import REAL
 
 
-@dataclass(frozen=True)
 class TriangularSolveExpander(HloPass):
     """Expands every triangular-solve of real matrices."""
 

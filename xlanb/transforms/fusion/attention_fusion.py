@@ -13,7 +13,6 @@ masks and the shape changes of q, k, v and the result: the kernel reads and writ
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from xlanb.analysis.attention import Attention, attention_of, between
 from xlanb.analysis.call_graph import CallGraph
@@ -43,7 +42,6 @@ _DEEPEST = 16
 """The depth to which operands are searched for iotas."""
 
 
-@dataclass(frozen=True)
 class AttentionFusion(HloPass):
     """Fuses each softmax between two dots whose scores have no other user, if it pays."""
 

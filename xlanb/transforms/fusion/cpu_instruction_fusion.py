@@ -255,6 +255,8 @@ def _no_concatenate(is_awkward: Callable[[HloInstruction], bool]) -> Condition[F
         lambda e: not is_awkward(e.producer) and not is_awkward(e.consumer),
         lambda e: ", ".join(i.name for i in (e.producer, e.consumer) if is_awkward(i)) or "none",
         lambda e: f"concatenate at most {_MAX_CONCATENATED} operands, along shorter rows: {_awkward(e, is_awkward)}",
+        may_fail=lambda p, c: O.CONCATENATE in (p, c),
+        value_if_holds="none",
     )
 
 
@@ -277,6 +279,10 @@ def _uses(e: FusionEdge) -> str:
     expensive = e.producer.opcode is not O.FUSION and is_expensive(e.producer)
     reused = expensive and e.producer in e.run.reused(e.consumer)
     return f"producer {'expensive' if expensive else 'cheap'}{', its elements reused' if reused else ''}"
+
+
+def _may_be_expensive(producer: O, _: O) -> bool:
+    return producer not in _CHEAP
 
 
 def _no_expensive_duplicate(e: FusionEdge) -> bool:
@@ -319,7 +325,7 @@ def _consumer_takes_it(e: FusionEdge) -> bool:
 def _taker(e: FusionEdge) -> str:
     if _feeds_small_product(e):
         return "small matrix-vector product"
-    return f"fusion of kind {e.consumer.get('kind')}" if e.consumer.opcode is O.FUSION else str(e.consumer.opcode)
+    return f"fusion of kind {e.consumer.get('kind')}" if e.consumer.opcode is O.FUSION else e.consumer.opcode.text
 
 
 def _few_copies(limit: int) -> Condition[FusionEdge]:
@@ -343,16 +349,19 @@ CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         lambda e: f"{e.producer.opcode} {e.producer.shape}",
         lasting=True,
         is_required=True,
+        may_fail=lambda p, _: p is O.CONSTANT,
     ),
     Condition(
         "producer has no pending output fusion of its own",
         lambda e: not _awaited(e),
         lambda e: ", ".join(_awaited(e)) or "it is not the addition to a matrix-vector product",
+        may_fail=lambda p, _: p is O.ADD,
+        value_if_holds="it is not the addition to a matrix-vector product",
     ),
     Condition(
         "producer is loop-fusible",
         lambda e: can_be_loop_fused(e.producer),
-        lambda e: str(e.producer.opcode),
+        lambda e: e.producer.opcode.text,
         lasting=True,
         is_required=True,
     ),
@@ -363,6 +372,7 @@ CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         _uses,
         lambda e: f"use each element of `{e.producer.name}` only once in `{e.consumer.name}`",
         final=lambda _: True,
+        may_fail=_may_be_expensive,
     ),
     Condition(
         "producer is not the root",
@@ -376,12 +386,15 @@ CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         _no_expensive_duplicate,
         lambda e: f"{counted(e.producer.user_count, 'user')}, {'expensive' if is_expensive(e.producer) else 'cheap'}",
         one_user,
+        may_fail=_may_be_expensive,
     ),
     Condition(
         "no conflict with an in-place update",
         lambda e: in_place.conflict(e.producer, e.consumer) is None,
         lambda e: in_place.conflict(e.producer, e.consumer) or "none",
         is_required=True,
+        may_fail=lambda _, c: in_place.may_update(c),
+        value_if_holds="none",
     ),
     Condition(
         "not too many reductions in one fusion",
@@ -391,19 +404,22 @@ CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         ),
         lambda e: f"use fewer reductions in `{e.consumer.name}`",
         final=lambda _: True,
+        may_fail=lambda p, c: p is O.REDUCE and c is O.FUSION,
     ),
     Condition(
         "not only constants to fuse",
         lambda e: e.producer.opcode is not O.CONSTANT or e.consumer.opcode is O.FUSION,
-        lambda e: f"{e.producer.opcode} into {e.consumer.opcode}",
+        lambda e: f"{e.producer.opcode.text} into {e.consumer.opcode.text}",
         is_required=True,
+        may_fail=lambda p, c: p is O.CONSTANT and c is not O.FUSION,
     ),
     Condition(
         "producer is not a fusion itself",
         lambda e: e.producer.opcode is not O.FUSION,
-        lambda e: str(e.producer.opcode),
+        lambda e: e.producer.opcode.text,
         lasting=True,
         is_required=True,
+        may_fail=lambda p, _: p is O.FUSION,
     ),
     Condition(
         "code duplication is low",
@@ -412,12 +428,14 @@ CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         lambda e: f"use `{e.producer.name}` in fewer places of `{e.consumer.name}`",
         final=_is_emitted_too_often,
         final_while_shared=lambda e: e.consumer.opcode is O.FUSION and opens_block(e.producer),
+        may_fail=lambda p, c: c is O.FUSION and p is not O.BROADCAST,
     ),
     Condition(
         "consumer is loop-fusible, a loop fusion or a small matrix-vector product",
         _consumer_takes_it,
         _taker,
         is_required=True,
+        may_fail=lambda _, c: c not in _LOOP_FUSIBLE and not c.is_elementwise,
     ),
 )
 _OUTPUT_CONDITIONS: tuple[Condition[FusionEdge], ...] = (

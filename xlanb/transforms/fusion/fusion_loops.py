@@ -112,11 +112,15 @@ LOOP_CONDITIONS: tuple[Condition[FusionEdge], ...] = (
             f"different dimensions than {found.name}" if (found := _unlike_reduction(e)) is not None else "they do"
         ),
         lambda e: f"reduce the same dimensions in `{e.producer.name}` as in `{e.consumer.name}`",
+        may_fail=lambda p, c: p is O.REDUCE and c is O.FUSION,
+        value_if_holds="they do",
     ),
     Condition(
         "no long computation on narrow rows",
         lambda e: _narrow_broadcast(e) is None,
         lambda e: f"broadcast by {found.name}" if (found := _narrow_broadcast(e)) is not None else "none",
         lambda e: f"broadcast `{e.producer.name}` along a dimension other than the minormost of `{e.consumer.name}`",
+        may_fail=lambda _, c: c in (O.FUSION, O.BROADCAST),
+        value_if_holds="none",
     ),
 )

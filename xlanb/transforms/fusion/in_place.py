@@ -13,6 +13,11 @@ from xlanb.hlo.opcode import HloOpcode as O
 _IN_PLACE = frozenset((O.DYNAMIC_UPDATE_SLICE, O.SCATTER, O.FUSION))
 
 
+def may_update(opcode: O) -> bool:
+    """Whether an instruction of an opcode may overwrite an operand."""
+    return opcode in _IN_PLACE
+
+
 def in_place_operands(i: HloInstruction) -> list[int]:
     """Indices of the operands whose buffer the result may reuse.
 

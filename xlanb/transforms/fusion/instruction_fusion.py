@@ -21,10 +21,11 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape, Shape
-from xlanb.tracing import Decision, Predicate, because, current_cause, emit, is_observed
+from xlanb.tracing import Predicate, because, current_cause, emit_decision, is_observed
 from xlanb.transforms.fusion.all_paths import AllPaths
 from xlanb.transforms.fusion.fusion_indexing import FusionNodeIndexingEvaluation
 from xlanb.transforms.fusion_editing import create_fusion, fuse_into
+from xlanb.transforms.guard_predicates import EdgePredicates
 
 _FILE = "xlanb/transforms/fusion/instruction_fusion.py"
 _REDUCTIONS = frozenset((O.REDUCE, O.REDUCE_WINDOW, O.DOT, O.CONVOLUTION, O.SORT))
@@ -77,6 +78,35 @@ class FusionPolicy(ABC):
         """Computations to leave as they are."""
 
 
+class _Asked:
+    """Those of some conditions that can fail for a producer and a consumer of two opcodes.
+
+    `lasting` are the ones that ask only what the producer is, and `answers` what they answered
+    together, by producer; `passing` are the others.
+    """
+
+    __slots__ = ("_numbered", "answers", "lasting", "passing")
+
+    def __init__(
+        self,
+        conditions: Sequence[Condition[FusionEdge]],
+        producer: O,
+        consumer: O,
+        answers: dict[HloInstruction, bool],
+    ) -> None:
+        self._numbered = [(n, c) for n, c in enumerate(conditions) if c.may_fail(producer, consumer)]
+        self.lasting = [c for _, c in self._numbered if c.lasting]
+        self.passing = [c for _, c in self._numbered if not c.lasting]
+        self.answers = answers
+
+    def first_failing(self, edge: FusionEdge) -> tuple[int | None, Condition[FusionEdge] | None]:
+        """The place in the whole list of the first condition that fails, and that condition."""
+        for n, c in self._numbered:
+            if not c.holds(edge):
+                return n, c
+        return None, None
+
+
 class FusionRun:
     """One run over one computation: its queue in reverse post order, and its caches.
 
@@ -94,10 +124,10 @@ class FusionRun:
         self._asked = asked_names()
         self._inside: dict[HloInstruction, frozenset[str]] = {}
         """The instructions inside the fusions created in this run; filled on demand."""
-        self._lasting: dict[int, tuple[dict[HloInstruction, bool], tuple[Condition[FusionEdge], ...]]] = {}
+        self._lasting: dict[int, tuple[Sequence[Condition[FusionEdge]], dict[HloInstruction, bool]]] = {}
+        self._asked_by_opcodes: dict[tuple[int, O, O], _Asked] = {}
         self._answers: dict[tuple[HloInstruction, int], bool] = {}
         self._reported: dict[tuple[HloInstruction, HloInstruction], Condition[FusionEdge] | None] = {}
-        self._said: dict[int, tuple[Sequence[Condition[FusionEdge]], dict[tuple[str, ...], tuple[Predicate, ...]]]] = {}
         self._fusible: dict[HloInstruction, bool] = {}
         self._reused: dict[HloInstruction, set[HloInstruction]] = {}
         self._evaluations: dict[HloInstruction, FusionNodeIndexingEvaluation] = {}
@@ -116,24 +146,28 @@ class FusionRun:
     # -- deciding ----------------------------------------------------------------------------------
 
     def should_fuse(self, consumer: HloInstruction, index: int) -> bool:
-        """Whether every condition of the backend holds; the answer is reported to observers."""
-        edge = FusionEdge(consumer.operands[index], consumer, index, self)
-        if self.forced and self._is_forced(edge.producer, consumer):
+        """Whether every condition of the backend holds; the answer is told to observers."""
+        return self.should_fuse_edge(FusionEdge(consumer.operands[index], consumer, index, self))
+
+    def should_fuse_edge(self, edge: FusionEdge) -> bool:
+        """As `should_fuse`, of an edge."""
+        producer, consumer = edge.producer, edge.consumer
+        if self.forced and self._is_forced(producer, consumer):
             return self._required_hold(edge)
         if self._observed and not self._silent:
             return self._explained(edge)
-        if edge.producer in self._shut_out.get(consumer, ()):
+        if producer in self._shut_out.get(consumer, ()):
             return False
-        if edge.producer in self._shut_out_while_shared.get(consumer, ()) and edge.producer.user_count > 1:
+        if producer in self._shut_out_while_shared.get(consumer, ()) and producer.user_count > 1:
             return False
-        # The single user of a producer is checked before any fusion and again at its turn; the edge
-        # has not changed in between.
-        lone = edge.producer.user_count == 1 and consumer.opcode is not O.FUSION
-        found = self._answers.get((consumer, index)) if lone else None
+        # The one user of a producer is asked about before anything is fused, and again when its
+        # turn comes: nothing of the two has changed until then.
+        if consumer.opcode is O.FUSION or producer.user_count != 1:
+            return self._all_hold(edge)
+        key = consumer, edge.index
+        found = self._answers.get(key)
         if found is None:
-            found = self._all_hold(edge)
-            if lone:
-                self._answers[consumer, index] = found
+            found = self._answers[key] = self._all_hold(edge)
         return found
 
     def _is_forced(self, producer: HloInstruction, consumer: HloInstruction) -> bool:
@@ -149,37 +183,41 @@ class FusionRun:
         return failed is None
 
     def _all_hold(self, edge: FusionEdge) -> bool:
-        """Whether the conditions hold; those on the producer alone are checked once."""
-        lasting, passing = self._split(self.policy.conditions(edge))
-        allowed = lasting.get(edge.producer)
+        """Whether the conditions hold, those that ask of the producer only asked once of each."""
+        producer = edge.producer
+        asked = self._asked_of(self.policy.conditions(edge), edge)
+        allowed = asked.answers.get(producer)
         if allowed is None:
-            conditions = [c for c in self.policy.conditions(edge) if c.lasting]
-            allowed = lasting[edge.producer] = first_failing(conditions, edge) is None
+            allowed = asked.answers[producer] = first_failing(asked.lasting, edge) is None
         if not allowed:
             return False
-        # A fusion is checked against each operand whenever it grows; what failed before usually
-        # fails again.
-        pair = (edge.producer, edge.consumer)
+        # A fusion is asked about each of its operands whenever it has grown: what failed before
+        # mostly fails again.
+        pair = (producer, edge.consumer)
         before = self._failed.get(pair)
         if before is not None and not before.holds(edge):
             return False
-        failed = first_failing(passing, edge)
-        if failed is None:
+        for c in asked.passing:
+            if not c.holds(edge):
+                break
+        else:
             return True
-        c = self._failed[pair] = passing[failed]
+        self._failed[pair] = c
         if c.final(edge):
-            self._shut_out.setdefault(edge.consumer, set()).add(edge.producer)
+            self._shut_out.setdefault(edge.consumer, set()).add(producer)
         elif c.final_while_shared(edge):
-            self._shut_out_while_shared.setdefault(edge.consumer, set()).add(edge.producer)
+            self._shut_out_while_shared.setdefault(edge.consumer, set()).add(producer)
         return False
 
-    def _split(
-        self, conditions: Sequence[Condition[FusionEdge]]
-    ) -> tuple[dict[HloInstruction, bool], tuple[Condition[FusionEdge], ...]]:
-        """The cached answers of lasting conditions by producer, and the other conditions."""
-        found = self._lasting.get(id(conditions))
+    def _asked_of(self, conditions: Sequence[Condition[FusionEdge]], edge: FusionEdge) -> _Asked:
+        """Which of some conditions to check for an edge between instructions of two opcodes."""
+        key = id(conditions), edge.producer.opcode, edge.consumer.opcode
+        found = self._asked_by_opcodes.get(key)
         if found is None:
-            found = self._lasting[id(conditions)] = ({}, tuple(c for c in conditions if not c.lasting))
+            answers = self._lasting.setdefault(id(conditions), (conditions, {}))[
+                1
+            ]  # with the list, so that no other one has its id
+            found = self._asked_by_opcodes[key] = _Asked(conditions, key[1], key[2], answers)
         return found
 
     def _explained(self, edge: FusionEdge) -> bool:
@@ -189,9 +227,8 @@ class FusionRun:
         if before is not None and before is not _UNREPORTED and _still_fails(before, edge):
             return False
         conditions = self.policy.conditions(edge)
-        n = first_failing(conditions, edge)
-        failed = None if n is None else conditions[n]
-        # A consumer is checked again each time it grows; report an unchanged answer only once.
+        n, failed = self._asked_of(conditions, edge).first_failing(edge)
+        # A consumer is asked again each time it grows: the same answer is told once.
         if before is not failed:
             self._reported[pair] = failed
             if self._asked and self._is_asked(edge):
@@ -200,26 +237,17 @@ class FusionRun:
                 self._emit(edge, n is None, self._predicates(conditions, n, edge))
         return n is None
 
+    @staticmethod
     def _predicates(
-        self, conditions: Sequence[Condition[FusionEdge]], failed: int | None, edge: FusionEdge
-    ) -> tuple[Predicate, ...]:
-        """The conditions with their values, up to the one that failed.
-
-        Equal lists are shared, since most edges of a program have the same values.
-        """
+        conditions: Sequence[Condition[FusionEdge]], failed: int | None, edge: FusionEdge
+    ) -> Sequence[Predicate]:
+        """The conditions with their values, up to the one that failed."""
         holding = conditions if failed is None else conditions[:failed]
-        values = tuple([c.value(edge) for c in holding])
-        known = self._said.get(id(conditions))
-        if known is None:  # keeps the list alive, so that its id stays unique
-            known = self._said[id(conditions)] = conditions, {}
-        found = known[1].get(values)
-        if found is None:
-            found = tuple([Predicate(c.name, True, v) for c, v in zip(holding, values, strict=True)])
-            known[1][values] = found
+        values = tuple([c.value(edge) if c.value_if_holds is None else c.value_if_holds for c in holding])
         if failed is None:
-            return found
-        last = conditions[failed]  # the remedy is specific to this edge, so it is not shared
-        return (*found, Predicate(last.name, False, last.value(edge), last.remedy(edge)))
+            return EdgePredicates(conditions, values, None)
+        last = conditions[failed]
+        return EdgePredicates(conditions, values, (last.value(edge), last.remedy(edge)))
 
     def _is_asked(self, edge: FusionEdge) -> bool:
         """Whether an observer asked about this producer, and about the consumer or its contents."""
@@ -239,7 +267,7 @@ class FusionRun:
         if self._asked:
             parts = tuple(("inside", n) for n in sorted(self._inside.get(edge.consumer, frozenset()) & self._asked))
             cause = cause._replace(parts=parts)
-        emit(Decision(cause, "fuse", (edge.producer.name, edge.consumer.name), taken, predicates))
+        emit_decision(cause, "fuse", (edge.producer.name, edge.consumer.name), taken, predicates)
 
     def is_fusible(self, i: HloInstruction) -> bool:
         """`is_fusible`, cached per instruction: fusion changes no side effect."""
@@ -320,19 +348,24 @@ class FusionRun:
             producer = consumer.operands[n]
             if not self.is_fusible(producer):
                 continue
-            forced = bool(self.forced) and self._is_forced(producer, consumer)
-            refused = None if forced else first_failing(_OF_THE_RUN, edge := FusionEdge(producer, consumer, n, self))
-            if refused is not None:
+            edge = FusionEdge(producer, consumer, n, self)
+            if self._is_refused(edge):
                 if self._observed:
-                    self._report(edge, refused)
-            elif self.should_fuse(consumer, n):
-                edge = FusionEdge(producer, consumer, n, self)
+                    self._report(edge, first_failing(_OF_THE_RUN, edge) or 0)
+            elif self.should_fuse_edge(edge):
                 if self._observed:
                     with self._because(edge):
                         self._fuse(edge)
                 else:
                     self._fuse(edge)
                 return
+
+    def _is_refused(self, edge: FusionEdge) -> bool:
+        """Whether a condition of the run fails, for an edge that nobody forces."""
+        if edge.producer not in self.unfusible and self.may_duplicate:
+            return False
+        forced = bool(self.forced) and self._is_forced(edge.producer, edge.consumer)
+        return not forced and first_failing(_OF_THE_RUN, edge) is not None
 
     @staticmethod
     def _because(edge: FusionEdge) -> because:
@@ -372,7 +405,10 @@ class FusionRun:
         If an observer asked about the pair, report all other conditions too.
         """
         if not (self._asked and self._is_asked(edge)):
-            self._emit(edge, False, (_OF_THE_RUN[refused].predicate(edge, holds=False),))
+            pair, condition = (edge.producer, edge.consumer), _OF_THE_RUN[refused]
+            if self._reported.get(pair) is not condition:  # a consumer is asked again each time it grows
+                self._reported[pair] = condition
+                self._emit(edge, False, (condition.predicate(edge, holds=False),))
             return
         policy = asked(self.policy.conditions(edge), edge, to_the_end=True)
         self._emit(edge, False, (*predicates_of(_OF_THE_RUN, refused, edge, to_the_end=True), *policy))

@@ -37,7 +37,6 @@ _MOST = 40
 """The most instructions in a group: each reduction recomputes its operand."""
 
 
-@dataclass(frozen=True)
 class RowFusion(HloPass):
     """Fuses row reductions with the elementwise instructions of the same rows that use them."""
 
@@ -72,11 +71,12 @@ def _fuse_rows(c: HloComputation) -> None:
     if all(i.opcode is not O.REDUCE for i in order):
         return
     place = {i: n for n, i in enumerate(order)}
-    above = _above_reductions(order)
+    simple = {i for i in order if _is_simple(i)}
+    above = _above_reductions(order, simple)
     for root in reversed(order):
         if root in done or root not in above or root.opcode is O.BROADCAST:
             continue
-        for rows in _rows_of(root):
+        for rows in _rows_of(root, simple):
             group = _group(root, rows, place)
             if _pays(group, rows):
                 fusion = create_fusion(root, "kLoop", "fused_rows", f"{root.opcode}_row_fusion".replace("-", "_"))
@@ -87,21 +87,20 @@ def _fuse_rows(c: HloComputation) -> None:
                 break
 
 
-def _above_reductions(order: list[HloInstruction]) -> set[HloInstruction]:
-    """Instructions that may be the root of a group: simple, and dependent on a row reduction.
-
-    All instructions between the reduction and the root must be simple too.
+def _above_reductions(order: list[HloInstruction], simple: set[HloInstruction]) -> set[HloInstruction]:
+    """The instructions that may be in a group and have a reduction of rows in what they are
+    computed from by others that may: of no other one is a group the result.
     """
     above: set[HloInstruction] = set()
     for i in order:
-        if (i.opcode is O.REDUCE or not above.isdisjoint(i.operands)) and _is_simple(i):
+        if i in simple and (i.opcode is O.REDUCE or not above.isdisjoint(i.operands)):
             above.add(i)
     return above
 
 
-def _rows_of(root: HloInstruction) -> Iterator[_Rows]:
-    """The candidate rows of a group with this root: those of the nearest reduction."""
-    if not _is_simple(root):
+def _rows_of(root: HloInstruction, simple: set[HloInstruction]) -> Iterator[_Rows]:
+    """The rows that a group with this result might go along: those of the nearest reduction."""
+    if root not in simple:
         return
     seen, queue = {root}, [root]
     while queue and len(seen) < _MOST:
@@ -111,7 +110,7 @@ def _rows_of(root: HloInstruction) -> Iterator[_Rows]:
             yield _Rows(full, tuple(d for d in range(full.rank) if d not in i.dimensions))
             return
         for o in i.operands:
-            if o not in seen and _is_simple(o):
+            if o in simple and o not in seen:
                 seen.add(o)
                 queue.append(o)
 

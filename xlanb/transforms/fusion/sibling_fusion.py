@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import CallGraph
 from xlanb.analysis.reachability import HloReachabilityMap
@@ -38,7 +37,6 @@ _SMALL = 64
 """The most elements of a value cheap enough to compute outside the loop: keys, rates, counters."""
 
 
-@dataclass(frozen=True)
 class SiblingFusion(HloPass):
     """Merges independent loop fusions of equal shape that read a common array of that size."""
 
@@ -59,23 +57,25 @@ def _groups(c: HloComputation) -> Iterator[list[HloInstruction]]:
         return
     reach: HloReachabilityMap | None = None
     order = {i: n for n, i in enumerate(c.post_order())}
-    # A merge adds orderings. Merged groups count as one, so that no two of them wait for each
-    # other.
-    groups: list[list[HloInstruction]] = []
-    # by dimensions and layout
-    alike: dict[Hashable, list[list[HloInstruction]]] = defaultdict(list)
+    # A merge orders what was free: merged groups count as one, so that no two of them come to wait
+    # for each other.
+    groups: list[_Group] = []
+    alike: dict[Hashable, list[_Group]] = defaultdict(list)  # by what the loops go over
     for i in loops:
         over = (i.array_shape.dimensions, i.array_shape.minor_to_major)
         for group in alike[over]:
-            if len(group) < _RESULTS and _fits(group, i):
+            if len(group.members) < _RESULTS and _fits(group.members, i):
                 reach = reach or HloReachabilityMap(c)
+                if not group.bits:
+                    group.add_bits(group.members[0], reach)
                 if _stays_acyclic(groups, group, i, reach):
-                    group.append(i)
+                    group.members.append(i)
+                    group.add_bits(i, reach)
                     break
         else:
-            alike[over].append([i])
+            alike[over].append(_Group(i))
             groups.append(alike[over][-1])
-    yield from (sorted(g, key=order.__getitem__) for g in groups if len(g) > 1)
+    yield from (sorted(g.members, key=order.__getitem__) for g in groups if len(g.members) > 1)
 
 
 def _is_plain_loop(i: HloInstruction) -> bool:
@@ -115,26 +115,39 @@ def _fits(group: Sequence[HloInstruction], i: HloInstruction) -> bool:
     return sum(len(f.fused_computation) for f in (*group, i)) <= _MOST
 
 
-def _stays_acyclic(
-    groups: Sequence[Sequence[HloInstruction]],
-    group: Sequence[HloInstruction],
-    i: HloInstruction,
-    reach: HloReachabilityMap,
-) -> bool:
-    """Whether adding `i` to a group creates no cycle, with each other group merged into one."""
-    others = [g for g in groups if g is not group and len(g) > 1]
+class _Group:
+    """Loops to be made one: their bits, and those of what they depend on."""
 
-    def after(start: Sequence[HloInstruction]) -> list[HloInstruction]:
-        found = list(start)
-        for at in found:  # `found` grows
-            for g in others:
-                if g[0] not in found and any(reach.is_reachable(at, m) for m in g):
-                    found += g
-        return found
+    __slots__ = ("before", "bits", "members")
 
-    return not any(reach.is_reachable(a, i) for a in after(group)) and not any(
-        reach.is_reachable(a, b) for a in after([i]) for b in group
-    )
+    def __init__(self, first: HloInstruction) -> None:
+        self.members = [first]
+        self.bits = self.before = 0
+
+    def add_bits(self, member: HloInstruction, reach: HloReachabilityMap) -> None:
+        self.bits |= reach.bit(member)
+        self.before |= reach.before(member)
+
+
+def _stays_acyclic(groups: Sequence[_Group], group: _Group, i: HloInstruction, reach: HloReachabilityMap) -> bool:
+    """Whether neither the group nor what waits for it comes before `i` or after it, the other
+    groups each taken as one.
+    """
+    others = [g for g in groups if g is not group and len(g.members) > 1]
+    bit, before = reach.bit(i), reach.before(i)
+    return not _with_followers(group.bits, others) & before and not _with_followers(bit, others) & group.before
+
+
+def _with_followers(bits: int, groups: Sequence[_Group]) -> int:
+    """The bits, and those of the groups that depend on one of them, or on such a group."""
+    waiting = list(groups)
+    while True:
+        following = [g for g in waiting if g.before & bits]
+        if not following:
+            return bits
+        waiting = [g for g in waiting if not g.before & bits]
+        for g in following:
+            bits |= g.bits
 
 
 def _merge(group: Sequence[HloInstruction]) -> None:

@@ -8,8 +8,6 @@ Source: xla/service/batched_gather_scatter_normalizer.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -20,7 +18,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 
 
-@dataclass(frozen=True)
 class BatchedGatherScatterNormalizer(HloPass):
     """Rewrites gathers and scatters that have batching dimensions."""
 

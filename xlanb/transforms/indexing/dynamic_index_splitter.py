@@ -10,8 +10,6 @@ Source: xla/hlo/transforms/expanders/dynamic_index_splitter.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -20,7 +18,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 
 
-@dataclass(frozen=True)
 class DynamicIndexSplitter(HloPass):
     """Splits vectors of start indices into scalars."""
 

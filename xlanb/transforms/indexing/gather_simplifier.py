@@ -12,7 +12,6 @@ Source: xla/hlo/transforms/simplifiers/gather_simplifier.h.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.analysis.dynamic import involves_dynamic
@@ -24,7 +23,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 
 
-@dataclass(frozen=True)
 class GatherSimplifier(HloPass):
     """Rewrites every gather that is not in canonical form.
 

@@ -11,7 +11,6 @@ Source: xla/service/scatter_expander.h.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.analysis.dynamic import involves_dynamic
@@ -24,7 +23,6 @@ from xlanb.transforms.builder import Builder
 from xlanb.transforms.indexing.gather_expander import index_count, start_scalars
 
 
-@dataclass(frozen=True)
 class ScatterExpander(HloPass):
     """Expands scatters of one update into one array.
 

@@ -12,7 +12,6 @@ Windows have the rank of the operand. Source: xla/service/scatter_simplifier.h.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.analysis.dynamic import involves_dynamic
@@ -23,7 +22,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 
 
-@dataclass(frozen=True)
 class ScatterSimplifier(HloPass):
     """Rewrites every scatter that is not in canonical form."""
 

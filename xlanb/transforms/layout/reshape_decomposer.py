@@ -6,8 +6,6 @@ r = f32[6]{0} reshape(f32[2,3]{0,1} x)    =>    c = f32[2,3]{1,0} copy(x);  r = 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.analysis.dynamic import involves_dynamic
 from xlanb.hlo.instruction import HloInstruction
@@ -19,7 +17,6 @@ from xlanb.transforms.bitcasts import is_bitcast
 from xlanb.transforms.builder import Builder
 
 
-@dataclass(frozen=True)
 class ReshapeDecomposer(HloPass):
     """Replaces every reshape by bitcasts and copies; layouts must be set."""
 

@@ -9,8 +9,6 @@ is written, copy-insertion needs no copy. Source: xla/service/loop_schedule_line
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import CallGraph, nonfusion_computations
 from xlanb.analysis.dataflow import HloDataflowAnalysis, HloValue
 from xlanb.hlo.computation import HloComputation
@@ -23,7 +21,6 @@ from xlanb.transforms.reason import reason
 _ASYNC = ("-start", "-done", "-update")
 
 
-@dataclass(frozen=True)
 class LoopScheduleLinearizer(HloPass):
     """Adds control dependencies in loop bodies from reads of an element to its next definition."""
 

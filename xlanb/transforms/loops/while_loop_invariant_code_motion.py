@@ -9,8 +9,6 @@ instruction that is not. Source: xla/service/while_loop_invariant_code_motion.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import CallGraph
 from xlanb.analysis.while_loop import trip_count
 from xlanb.hlo.computation import HloComputation
@@ -28,7 +26,6 @@ _CHEAP = frozenset({O.CONSTANT, O.RESHAPE, O.BITCAST, O.BROADCAST, O.IOTA, O.REV
 _DISABLED = "_xla_disable_loop_instr_hoisting"
 
 
-@dataclass(frozen=True)
 class WhileLoopInvariantCodeMotion(HloPass):
     """Hoists invariant code out of loops that may run more than once.
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 from xlanb.analysis.while_loop import trip_count
 from xlanb.hlo.computation import HloComputation
@@ -51,7 +50,6 @@ _COUNTERS = (
 _SKIP_ONCE = ("skip-simplify-while-loops_trip-count-one", "true")
 
 
-@dataclass(frozen=True)
 class WhileLoopSimplifier(HloPass):
     """Removes, inlines and narrows while loops, and simplifies their counters.
 

@@ -101,7 +101,6 @@ CONDITIONS: Sequence[Condition[_Sliced]] = (
 """Conditions for hoisting a dot out of the loop."""
 
 
-@dataclass(frozen=True)
 class WhileLoopSlicedDotHoisting(HloPass):
     """Computes dots with the slices of an array before the loop that iterates over them."""
 

@@ -9,7 +9,6 @@ Source: xla/hlo/transforms/while_loop_trip_count_annotator.h.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 from xlanb.analysis.while_loop import induction
 from xlanb.hlo.module import HloModule
@@ -17,7 +16,6 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.transforms.base import HloPass
 
 
-@dataclass(frozen=True)
 class WhileLoopTripCountAnnotator(HloPass):
     """Annotates while loops with their trip count; changes nothing else."""
 

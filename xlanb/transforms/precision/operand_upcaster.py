@@ -7,8 +7,6 @@ Source: xla/service/operand_upcaster.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -28,7 +26,6 @@ def computed_in(i: HloInstruction) -> PrimitiveType:
     return product_type(left, right, i.shape.element_type)
 
 
-@dataclass(frozen=True)
 class OperandUpcaster(HloPass):
     """Converts operands to the result's type if that is wider."""
 

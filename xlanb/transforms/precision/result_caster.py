@@ -7,8 +7,6 @@ Source: xla/service/result_caster.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.module import HloModule
 from xlanb.transforms.base import HloPass
@@ -16,7 +14,6 @@ from xlanb.transforms.builder import Builder
 from xlanb.transforms.precision.operand_upcaster import PRODUCTS, computed_in
 
 
-@dataclass(frozen=True)
 class ResultCaster(HloPass):
     """Computes in the wider type of the operands, and converts the result."""
 

@@ -9,8 +9,6 @@ Source: xla/hlo/transforms/expanders/stochastic_convert_decomposer.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from xlanb.analysis.call_graph import nonfusion_computations
@@ -24,7 +22,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 
 
-@dataclass(frozen=True)
 class StochasticConvertDecomposer(HloPass):
     """Expands every stochastic-convert; its result type must be a signed integer."""
 

@@ -7,7 +7,7 @@ Source: xla/.../sub_byte_normalization.h, SET_ELEMENT_SIZE.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xlanb.hlo.module import HloModule
 from xlanb.shape import ArrayShape, Shape, TupleShape
@@ -15,7 +15,6 @@ from xlanb.shape.shape import tuple_of
 from xlanb.transforms.base import HloPass
 
 
-@dataclass(frozen=True)
 class SubByteNormalization(HloPass):
     """Sets the element size in every layout of a sub-byte type, and unsets it in others."""
 

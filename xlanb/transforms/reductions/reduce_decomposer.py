@@ -8,8 +8,6 @@ Source: xla/hlo/transforms/expanders/reduce_decomposer.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -20,7 +18,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 
 
-@dataclass(frozen=True)
 class ReduceDecomposer(HloPass):
     """Gives every reduce inputs of one layout, and the result the layout that follows from it."""
 

@@ -9,15 +9,12 @@ several arrays. Source: xla/hlo/transforms/simplifiers/reduce_window_resizer.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.reductions.reduce_window_util import with_second_dimension
 
 
-@dataclass(frozen=True)
 class ReduceWindowResizer(HloPass):
     """Reshapes the operands of every reduce-window over one dimension."""
 

@@ -7,8 +7,6 @@ Source: xla/service/control_dep_rewriter.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.errors import PassError
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -17,7 +15,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.inlining import take_out
 
 
-@dataclass(frozen=True)
 class ControlDepRewriter(HloPass):
     """Makes the second operand of each such call run after the first, and removes the call.
 

@@ -6,8 +6,6 @@ f32[8,2,4] broadcast(f32[4,8] x), dimensions={2,0}
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -17,7 +15,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 
 
-@dataclass(frozen=True)
 class BroadcastCanonicalizer(HloPass):
     """Sorts the dimensions of broadcasts, and transposes the result."""
 

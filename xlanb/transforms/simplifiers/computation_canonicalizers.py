@@ -18,7 +18,6 @@ from xlanb.shape import Literal, Shape
 from xlanb.transforms.base import HloPass
 
 
-@dataclass(frozen=True)
 class ShapeCanonicalizer(HloPass):
     """Makes all instructions of equal shape share one Shape."""
 

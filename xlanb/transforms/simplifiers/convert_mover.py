@@ -10,7 +10,6 @@ ones up. Source: xla/hlo/transforms/simplifiers/convert_mover.h.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,7 +25,6 @@ from xlanb.transforms.reason import reason
 _MOVING = frozenset((O.CONCATENATE, O.PAD, O.RESHAPE, O.SLICE, O.TRANSPOSE))
 
 
-@dataclass(frozen=True)
 class ConvertMover(HloPass):
     """Moves converts past instructions that only move elements.
 

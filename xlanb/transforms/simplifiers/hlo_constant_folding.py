@@ -11,7 +11,6 @@ Source: xla/hlo/transforms/simplifiers/hlo_constant_folding.h.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.analysis.cost import cost
@@ -48,7 +47,6 @@ _CHEAP = 1 << 14
 _BY_LIBRARY = 16  # multiply-adds of a matrix product in the time of one other operation
 
 
-@dataclass(frozen=True)
 class HloConstantFolding(HloPass):
     """Evaluates instructions whose operands are constant."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, final
 
 from xlanb.conditions import Condition, asked_names, first_failing, predicates_of
 from xlanb.conditions import asked as asked_conditions
@@ -19,8 +19,10 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.records import InstructionRecord
 from xlanb.tracing import Decision, Predicate, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass, has_layouts
+from xlanb.transforms.guard_predicates import LazyPredicates
 from xlanb.transforms.reason import reason
 
 Key: TypeAlias = tuple[Any, ...]
@@ -79,30 +81,25 @@ class HloCse(HloPass):
                 _merge_into(kept, i)
 
     def _merge(self, computation: HloComputation, keys: _Keys) -> None:
-        first: dict[Key, list[HloInstruction]] = {}
-        like: dict[Key, tuple[HloInstruction, Key]] = {}
+        first: dict[Key, _Alike] = {}
         conditions = (_SCALAR, *_MERGEABLE) if self.only_scalars else _MERGEABLE
         asked = asked_names()
         order = computation.post_order()
         if not asked and not _has_pair(order):  # true for most reducers: nothing to compare
             return
         for i in order:
-            if i not in computation:
+            if not i.operands and i.opcode not in _NUMBERS:
                 continue
-            if first_failing(conditions, i) is not None:
-                continue
-            key = keys.of(i)
-            alike = first.setdefault(_unsharded(key), [])
-            kept = next((other for other in alike if _shardings_agree(other.sharding, i.sharding)), i)
-            if kept is not i:
-                _merge_into(kept, i)
-                continue
-            alike.append(i)
-            if is_observed():
-                # Opcode and operands, the first parts of the keys, agree; a later part differs.
-                other, other_key = like.setdefault(key[:_ALIKE], (i, key))
-                if other is not i:
-                    _report_difference(_Pair(other, other_key, i, key))
+            start = keys.start(i)
+            alike = first.get(start)
+            if alike is None:  # as nearly always: what else it has does not matter
+                first[start] = _Alike(i, keys, conditions)
+            elif i in computation and first_failing(conditions, i) is None:
+                kept = alike.find(i)
+                if kept is not None:
+                    _merge_into(kept, i)
+                elif is_observed():
+                    alike.tell_apart(i)
         if asked and is_observed():
             self._answer(computation, conditions, keys, asked)
 
@@ -130,6 +127,42 @@ class HloCse(HloPass):
         return not self.only_scalars or bool(_SCALAR.holds(i))
 
 
+class _Alike:
+    """Instructions of the same opcode and operands. Their keys are made when there are two that may
+    be merged.
+    """
+
+    __slots__ = ("_by_key", "_conditions", "_first", "_keys", "_waiting")
+
+    def __init__(self, first: HloInstruction, keys: _Keys, conditions: Sequence[Condition[HloInstruction]]) -> None:
+        self._waiting: HloInstruction | None = first
+        self._keys, self._conditions = keys, conditions
+        self._by_key: dict[Key, list[HloInstruction]] = {}
+        self._first: tuple[HloInstruction, Key] | None = None
+
+    def find(self, i: HloInstruction) -> HloInstruction | None:
+        """The one that `i` can be merged into; where there is none it is kept as one of them."""
+        first, self._waiting = self._waiting, None
+        if first is not None and first_failing(self._conditions, first) is None:
+            self._keep(first, self._keys.of(first))
+        key = self._keys.of(i)
+        for other in self._by_key.get(_unsharded(key), ()):
+            if _shardings_agree(other.sharding, i.sharding):
+                return other
+        self._keep(i, key)
+        return None
+
+    def _keep(self, i: HloInstruction, key: Key) -> None:
+        if self._first is None:
+            self._first = i, key
+        self._by_key.setdefault(_unsharded(key), []).append(i)
+
+    def tell_apart(self, i: HloInstruction) -> None:
+        """Tell observers in which later part of its key `i` differs from the first of them."""
+        if self._first is not None and self._first[0] is not i:
+            _report_difference(_Pair(*self._first, i, self._keys.of(i)))
+
+
 def _has_pair(instructions: Iterable[HloInstruction]) -> bool:
     """Whether two of them have the same opcode and operand count, so that they may be equal."""
     seen = set()
@@ -142,10 +175,24 @@ def _has_pair(instructions: Iterable[HloInstruction]) -> bool:
     return False
 
 
+@final
+class _Identical(LazyPredicates):
+    """That an instruction is identical to another: its text is printed when somebody reads it."""
+
+    __slots__ = ("_copy",)
+
+    def __init__(self, copy: InstructionRecord) -> None:
+        self._made = None
+        self._copy = copy
+
+    def _predicates(self) -> tuple[Predicate, ...]:
+        return (Predicate("identical", True, self._copy.text),)
+
+
 @reason("identical")
 def _merge_into(kept: HloInstruction, copy: HloInstruction) -> None:
     if is_observed():
-        emit(Decision(current_cause(), "cse", (kept.name, copy.name), True, (Predicate("identical", True, str(copy)),)))
+        emit(Decision(current_cause(), "cse", (kept.name, copy.name), True, _Identical(copy.record())))
     copy.parent.replace(copy, kept)
 
 
@@ -238,7 +285,7 @@ _SAME: tuple[Condition[_Pair], ...] = (
 )
 """The parts of a key in order, as `_Keys.of` returns them."""
 _ALIKE = 2
-"""Two instructions are nearly equal if this many parts are equal: opcode and operands."""
+"""The number of parts of `_Keys.start`."""
 
 
 def computation_keys() -> Callable[[HloComputation], Hashable]:
@@ -259,13 +306,19 @@ class _Keys:
     """A number for each content of a computation, so that it is hashed only once."""
 
     def of(self, i: HloInstruction) -> Key:
-        """The parts in _SAME: opcode, operands, shape, attributes, sharding, backend config."""
+        """The parts that _SAME compares: opcode, operands, shape, attributes, sharding, backend
+        config.
+        """
+        return (*self.start(i), self.shape(i), self.attributes(i), i.sharding, i.backend_config)
+
+    def start(self, i: HloInstruction) -> Key:
+        """The first parts of its key: opcode and operands."""
         operands: tuple[Hashable, ...] = tuple(
             [o.uid if o.opcode is not HloOpcode.IOTA else self._iota(o) for o in i.operands]
         )
         if i.opcode.is_commutative and hash(operands[0]) > hash(operands[1]):
             operands = operands[::-1]
-        return (i.opcode, operands, self.shape(i), self.attributes(i), i.sharding, i.backend_config)
+        return i.opcode, operands
 
     def _iota(self, i: HloInstruction) -> Hashable:
         # As in XLA equal iotas are not merged, since each is cheap to fuse; but as operands they

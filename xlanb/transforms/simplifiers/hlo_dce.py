@@ -11,8 +11,6 @@ removed too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.hlo.computation import HloComputation, is_removable
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -24,7 +22,6 @@ _DEAD, _OPERANDS = "dead instructions", "unused operands"
 """A settled computation has no dead instructions, and no unused parameters if it is a fusion's."""
 
 
-@dataclass(frozen=True)
 class HloDce(HloPass):
     """Removes instructions that do not affect the result."""
 

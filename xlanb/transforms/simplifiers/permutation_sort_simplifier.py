@@ -12,8 +12,6 @@ Source: xla/hlo/transforms/expanders/permutation_sort_expander.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.hlo import regions
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -24,7 +22,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 
 
-@dataclass(frozen=True)
 class PermutationSortSimplifier(HloPass):
     """Replaces sorts whose keys are the permutation of another sort by scatters.
 

@@ -9,8 +9,6 @@ Source: xla/hlo/transforms/simplifiers/simplify_fp_conversions.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
@@ -19,7 +17,6 @@ from xlanb.transforms.reason import reason
 from xlanb.transforms.verdict import Loss, Verdict
 
 
-@dataclass(frozen=True)
 class SimplifyFpConversions(HloPass):
     """Replaces a chain of converts to float types by one convert."""
 

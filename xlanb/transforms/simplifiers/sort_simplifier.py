@@ -8,8 +8,6 @@ Source: xla/hlo/transforms/simplifiers/sort_simplifier.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -19,7 +17,6 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.inlining import copy_body
 
 
-@dataclass(frozen=True)
 class SortSimplifier(HloPass):
     """Removes operands of sorts that neither the comparator nor any user reads."""
 

@@ -7,8 +7,6 @@ Source: xla/hlo/transforms/simplifiers/zero_sized_hlo_elimination.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from xlanb.analysis.call_graph import nonfusion_computations
@@ -19,7 +17,6 @@ from xlanb.shape import ArrayShape, Literal
 from xlanb.transforms.base import HloPass
 
 
-@dataclass(frozen=True)
 class ZeroSizedHloElimination(HloPass):
     """Replaces every instruction whose value has no elements."""
 

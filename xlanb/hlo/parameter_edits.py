@@ -1,0 +1,74 @@
+"""The edits that put a copy of an operand of a fusion in its parameter's place, made when somebody
+reads them: a compilation has thousands of such steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, final
+
+from xlanb.hlo.attributes import NO_METADATA
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.records import InstructionRecord
+from xlanb.shape import Shape
+from xlanb.tracing import Cause, DeferredEdits, Edit
+
+if TYPE_CHECKING:
+    from xlanb.hlo.instruction import HloInstruction
+
+
+class ParameterState(NamedTuple):
+    """A parameter as it is: `snapshot` where it has more than a name, a shape and a number."""
+
+    name: str
+    shape: Shape
+    number: int
+    uid: int
+    snapshot: InstructionRecord | None = None
+
+    @staticmethod
+    def of(parameter: HloInstruction) -> ParameterState:
+        """What a parameter of a fused computation is now."""
+        p = parameter
+        is_plain = len(p.attributes) == 1 and p.metadata is NO_METADATA and not (p.sharding or p.frontend_attributes)
+        snapshot = p._record if is_plain else p.record()
+        return ParameterState(p.name, p.shape, p.parameter_number, p.uid, snapshot)
+
+    def record(self) -> InstructionRecord:
+        """The snapshot."""
+        if self.snapshot is not None:
+            return self.snapshot
+        number = {"parameter_number": self.number}
+        return InstructionRecord(self.name, HloOpcode.PARAMETER, self.shape, attributes=number, uid=self.uid)
+
+
+@final
+class ParameterExpansion(DeferredEdits):
+    """Parameters were added, a copy of `source`, and the copy took the place of the parameter
+    `replaced`, which is gone.
+    """
+
+    __slots__ = ("_added", "_computation", "_copy", "_replaced", "_source", "cause")
+
+    def __init__(
+        self,
+        cause: Cause,
+        computation: str,
+        added: Sequence[ParameterState],
+        source: InstructionRecord,
+        copy: InstructionRecord,
+        replaced: ParameterState,
+    ) -> None:
+        self.cause = cause
+        self._computation = computation
+        self._added, self._source, self._copy, self._replaced = added, source, copy, replaced
+
+    def edits(self) -> tuple[Edit, ...]:
+        cause, where = self.cause, self._computation
+        gone = self._replaced.record()
+        return (
+            *[Edit(cause, "add", where, None, p.record()) for p in self._added],
+            Edit(cause, "add", where, self._source, self._copy),
+            Edit(cause, "replace", where, gone, self._copy),
+            Edit(cause, "remove", where, gone, None),
+        )
