@@ -64,6 +64,28 @@ def elementwise(n: int, *opcodes: str) -> str:
     return module("", *lines)
 
 
+def repeated(n: int, rounds: int, opcode: str) -> str:
+    """A loop that applies an operation to n floats."""
+    state = f"(s32[], f32[{n}])"
+    body = (
+        f"body {{ p = {state} parameter(0) i = s32[] get-tuple-element(p), index=0 "
+        f"x = f32[{n}] get-tuple-element(p), index=1 c = s32[] constant(1) j = s32[] add(i, c) "
+        f"y = f32[{n}] {opcode}(x) ROOT r = {state} tuple(j, y) }}"
+    )
+    condition = (
+        f"condition {{ p = {state} parameter(0) i = s32[] get-tuple-element(p), index=0 "
+        f"n = s32[] constant({rounds}) ROOT r = pred[] compare(i, n), direction=LT }}"
+    )
+    return module(
+        f"{body}\n{condition}",
+        f"x = f32[{n}] parameter(0)",
+        "i = s32[] constant(0)",
+        f"t = {state} tuple(i, x)",
+        f"w = {state} while(t), condition=condition, body=body",
+        f"ROOT r = f32[{n}] get-tuple-element(w), index=1",
+    )
+
+
 def module(functions: str, *lines: str) -> str:
     """The text of a module."""
     return f"HloModule m\n{functions}\nENTRY e {{\n" + "\n".join(f"  {line}" for line in lines) + "\n}\n"
@@ -362,6 +384,11 @@ FACTS = ("cycle_ns", "first_cache_sets", "first_cache_ways", "scan_element_ns")
 """Values from the machine's description, or (a scan by any function) dependent on the function."""
 SHARED: dict[str, tuple[Texts, Sequence[Value]]] = {
     "wake_ns": ([elementwise(n, "tanh") for n in (1 << 14, 3 << 14, 1 << 16, 3 << 16)], (12_000.0, 50_000.0)),
+    "repeated_wake_ns": (
+        [repeated(n, 100, "tanh") for n in (1 << 12, 3 << 12, 1 << 14, 3 << 14)],
+        (2_500.0, 25_000.0),
+    ),
+    "repeated_part_ns": ([repeated(n, 100, "tanh") for n in (1 << 14, 3 << 14)], (1_000.0, 4_000.0)),
     "part_ns": ([elementwise(n, "tanh") for n in (1 << 17, 1 << 19)], (4_000.0, 16_000.0)),
     "parts_per_thread": ([elementwise(n, "tanh") for n in (1 << 17, 1 << 19)], (4, 16)),
     "shared_sum_elements": ([reduce(1, n, 1) for n in (1 << 15, 1 << 16, 1 << 17, 1 << 20)], (1 << 15, 1 << 18)),

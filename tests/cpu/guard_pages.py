@@ -189,9 +189,11 @@ class Mode:
             if self.spread:
                 stack.enter_context(mock.patch.object(heap_simulator, "pack", spread(at_end=self.at_end)))
             if self.threads > 1:
-                eager = {name: replace(c, wake_ns=1, part_ns=50) for name, c in costs.FAMILIES.items()}
+                eager = {
+                    name: replace(c, wake_ns=1, repeated_wake_ns=1, part_ns=50) for name, c in costs.FAMILIES.items()
+                }
                 stack.enter_context(mock.patch.dict(costs.FAMILIES, eager))
-                common = replace(costs.COMMON, wake_ns=1, part_ns=50)
+                common = replace(costs.COMMON, wake_ns=1, repeated_wake_ns=1, part_ns=50)
                 stack.enter_context(mock.patch.object(costs, "COMMON", common))
             if self.constants:
                 stack.enter_context(_guarded_constants(at_end=self.at_end))

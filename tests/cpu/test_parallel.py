@@ -16,10 +16,10 @@ from xlanb.codegen import jit
 from xlanb.codegen.function import PARALLEL, Parameter
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder
-from xlanb.codegen.parallel import is_shared, parallel
+from xlanb.codegen.parallel import chunks, is_shared, parallel
 from xlanb.codegen.target import has_pool
 from xlanb.codegen.types import I64, PTR
-from xlanb.cpu import objects
+from xlanb.cpu import compiler, objects
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.runtime import pool
 from xlanb.errors import CompilationError
@@ -68,6 +68,59 @@ def test_small_work_and_one_thread_are_a_plain_loop(nanoseconds, threads):
     numbers, slots = np.zeros(100, np.int64), np.full(100, -1)
     _loaded(text).function("count", 2)(numbers.ctypes.data, slots.ctypes.data)
     np.testing.assert_array_equal(numbers, 1)
+
+
+_REPEATED = """HloModule m
+body {
+  p = (s32[], f32[20000]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[20000] get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  y = f32[20000] tanh(x)
+  ROOT r = (s32[], f32[20000]) tuple(j, y)
+}
+condition {
+  p = (s32[], f32[20000]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(50)
+  ROOT r = pred[] compare(i, n), direction=LT
+}
+ENTRY e {
+  x = f32[20000] parameter(0)
+  zero = s32[] constant(0)
+  t = (s32[], f32[20000]) tuple(zero, x)
+  w = (s32[], f32[20000]) while(t), condition=condition, body=body
+  ROOT r = f32[20000] get-tuple-element(w), index=1
+}
+"""
+_ONCE = """HloModule m
+ENTRY e {
+  x = f32[20000] parameter(0)
+  ROOT y = f32[20000] tanh(x)
+}
+"""
+
+
+def test_threads_share_less_work_in_a_loop_of_the_program(backend, monkeypatch):
+    x, results = np.linspace(-3, 3, 20000, dtype=np.float32), []
+    for threads in (1, 3):
+        target = replace(jit.host(), threads=threads)
+        monkeypatch.setattr(compiler, "_target", lambda _, target=target: target)
+        assert not backend(_ONCE).program.is_parallel
+        exe = backend(_REPEATED)
+        assert exe.program.is_parallel is (threads > 1)
+        results.append(exe(x))
+    np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize(("nanoseconds", "parts"), [(4e3, 2), (5e3, 2), (9e3, 4), (24e3, 8), (26e3, 8)])
+def test_parts_of_small_work_take_some_microseconds(nanoseconds, parts):
+    module = ModuleBuilder("parts", replace(jit.host(), threads=8), None)
+    f = module.function("parts", [], "", "parts", linkage="")
+    f.repeats = True
+    assert is_shared(f, 1000, nanoseconds / 1000) is (nanoseconds >= f.target.costs.repeated_wake_ns)
+    assert chunks(f, 1000, nanoseconds / 1000) == parts
 
 
 def test_what_is_made_outside_is_not_known_inside():

@@ -146,6 +146,7 @@ class Function:
         self.ready = self.calls_only = False
         self.shared: OutlinedBody | None = None
         self.slot: Ix = 0
+        self.repeats = False
         self.fast = ""
         self.outlined: list[Outlined] = []
         self.plans: list[Step] = []

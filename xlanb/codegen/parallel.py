@@ -20,7 +20,13 @@ def is_shared(f: Function, count: Ix, nanoseconds: float) -> bool:
     """Whether `parallel` would outline the loop."""
     if f.target.threads < 2 or f.slot != 0:
         return False
-    return not isinstance(count, int) or (count > 1 and count * nanoseconds >= f.target.costs.wake_ns)
+    return not isinstance(count, int) or (count > 1 and count * nanoseconds >= wake_ns(f))
+
+
+def wake_ns(f: Function) -> float:
+    """The least nanoseconds of work that justify a second thread in this function."""
+    costs = f.target.costs
+    return costs.repeated_wake_ns if f.repeats else costs.wake_ns
 
 
 @contextmanager
@@ -57,7 +63,7 @@ def note(f: Function, count: Ix, nanoseconds: float, *, shared: bool) -> None:
     made, work = "number of parts chosen at run time", "work known at run time"
     if isinstance(count, int):
         made, work = f"{chunks(f, count, nanoseconds)} parts", f"{time_text(count * nanoseconds)} of work"
-    why = f"{work}, waking a thread pays off from {time_text(f.target.costs.wake_ns)}"
+    why = f"{work}, waking a thread pays off from {time_text(wake_ns(f))}"
     f.decided("threads", made if shared else "one", why)
 
 
@@ -69,5 +75,7 @@ def chunks(f: Function, count: Ix, nanoseconds: float) -> Ix:
     threads, costs = f.target.threads, f.target.costs
     if not isinstance(count, int):
         return count.umin(costs.parts_per_thread * threads)
+    if count * nanoseconds < costs.wake_ns:
+        return min(count, threads, max(2, int(count * nanoseconds / costs.repeated_part_ns)))
     worth = int(count * nanoseconds / costs.part_ns)
     return min(count, threads * max(1, min(costs.parts_per_thread, worth // threads)))

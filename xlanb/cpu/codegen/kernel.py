@@ -249,7 +249,8 @@ def scratch_of(instruction: HloInstruction) -> tuple[int, int]:
 
 
 def _is_shared(rounds: int, nanoseconds: float) -> bool:
-    return rounds > 1 and rounds * nanoseconds >= costs.COMMON.wake_ns
+    """Whether threads may share a kernel's work, if it is in a loop."""
+    return rounds > 1 and rounds * nanoseconds >= costs.COMMON.repeated_wake_ns
 
 
 def _once(i: HloInstruction, operand: int) -> bool:

@@ -57,7 +57,7 @@ class KernelFunction:
 
     `slices` are the arguments of a call, in order; `host` is the symbol of the runtime function, if
     it calls one. `constant` returns the global that holds a constant. With `inline`, a small
-    function is inlined into its caller.
+    function is inlined into its caller. `repeats` says that it is called in a loop of the program.
     """
 
     def __init__(
@@ -68,11 +68,13 @@ class KernelFunction:
         constant: Callable[[HloInstruction], str],
         *,
         inline: bool,
+        repeats: bool = False,
     ) -> None:
         self.module, self.assignment, self.instruction = module, assignment, i
         self.slices: dict[Slice, str] = {}
         self.host: str | None = None
         self.f = module.function(i.name, [], "", i.name)
+        self.f.repeats = repeats
         self._written: set[Slice] = set()
         self._constant = constant
         self._inline = inline

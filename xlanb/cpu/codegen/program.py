@@ -442,7 +442,7 @@ class _Emitter:
 
     def _write(self, i: HloInstruction, site: KernelSite | None, *, inline: bool) -> tuple[WrittenKernel, list[Slice]]:
         """The kernel of an instruction, and the memory to call it with."""
-        built = KernelFunction(self.module, self.assignment, i, self.constant, inline=inline)
+        built = KernelFunction(self.module, self.assignment, i, self.constant, inline=inline, repeats=self.depth > 0)
         try:
             built.emit()
         except UnplannedKernelError as error:
