@@ -76,6 +76,18 @@ def test_only_the_same_size_is_reused(keep: Any) -> None:
         free(other, size)
 
 
+@pytest.mark.parametrize("size", [freed_memory.LEAST // 2, 8 * SIZE])
+def test_a_block_that_is_not_kept_leaves_the_others(keep: Any, size: int) -> None:
+    keep(4 * SIZE)
+    free(allocate(size), size)
+    place = allocate(SIZE)
+    free(place, SIZE)
+    other = allocate(SIZE - 8)
+    assert allocate(SIZE) == place
+    free(other, SIZE - 8)
+    free(place, SIZE)
+
+
 def resident() -> int:
     with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - a file of the kernel
         return int(file.read().split()[1]) * 4096

@@ -191,7 +191,10 @@ def _write_give(m: NativeModule, kept: _Kept, evict: NativeFunction) -> NativeFu
     @m.define("kept.give", VOID, block=PTR, size=I64)
     def give(f: Function, block: Value, size: Value) -> None:
         """Keep a block that nothing uses any more, or free it."""
-        with f.when(f.const(I64, LEAST).ugt(size) | size.ugt(kept.limit(f).load()) | kept.is_locked(f)):
+        with f.when(f.const(I64, LEAST).ugt(size) | size.ugt(kept.limit(f).load())):
+            f.call(VOID, "free", block)
+            f.give()
+        with f.when(kept.is_locked(f)):
             f.call(VOID, "free", block)
             f.give()
         evict(f, size)
