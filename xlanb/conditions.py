@@ -53,9 +53,9 @@ class Condition(Generic[T]):
     another condition may be fused on request. A `lasting` condition depends on the producer only:
     its first result is valid for every consumer. `final`: whether a failure for a fusion stays a
     failure however that fusion grows. `final_while_shared`: the same, as long as the producer has
-    several users. `may_fail`: whether it can fail for a producer and a consumer of two opcodes; if
-    it cannot, only its value is computed. `value_if_holds`: the value if the condition holds, where
-    that is always the same.
+    several users. `may_fail`: whether the condition can fail for these opcodes of producer and
+    consumer; if not, only its value is computed. `value_if_holds`: the value of a condition that
+    holds, if it is always the same.
     """
 
     name: str

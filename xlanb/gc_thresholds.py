@@ -17,9 +17,7 @@ from threading import RLock
 _YOUNG = 50_000
 """Number of allocations between two collections of the youngest generation."""
 _MIDDLE = 100
-"""Number of those collections between two of the middle generation, which would go through the same
-objects again.
-"""
+"""Young collections between two collections of the middle generation."""
 
 _lock = RLock()  # a signal's handler may compile as well
 _running: set[object] = set()

@@ -79,32 +79,28 @@ class Edit(NamedTuple):
 
 
 class DeferredEdits:
-    """Edits of one step that belong together, made when somebody reads them; `cause` is that of
-    all.
-    """
+    """Edits of one step with the same cause, created when they are read."""
 
     __slots__ = ()  # no ABC: recorders ask for each whether it is one of these
     cause: Cause
 
     def edits(self) -> tuple[Edit, ...]:
-        """The edits, in their order."""
+        """Create the edits, in order."""
         raise AssertionError("abstract")
 
 
 class DeferredDecisions:
-    """Decisions about one subject, made when somebody reads them."""
+    """Decisions about one subject, created when they are read."""
 
     __slots__ = ()
 
     def decisions(self) -> tuple[Decision, ...]:
-        """The decisions, in their order."""
+        """Create the decisions, in order."""
         raise AssertionError("abstract")
 
 
 class RecordedEvents(Sequence[T], ABC):
-    """Events in the order in which they were told, deferred ones among them; equal to a tuple of
-    the same.
-    """
+    """Events in order, including deferred ones; equal to a tuple of the same events."""
 
     __slots__ = ("_made", "_told")
 
@@ -115,7 +111,7 @@ class RecordedEvents(Sequence[T], ABC):
     @staticmethod
     @abstractmethod
     def made_of(told: Any) -> Iterable[T]:
-        """The events of what was told once."""
+        """Return the events of one notification."""
 
     def _events(self) -> tuple[T, ...]:
         if self._made is None:
@@ -273,10 +269,10 @@ Event = Edit | Decision | CompilationStarted | StageFinished | PassesChosen | Co
 
 
 class Observer(Protocol):
-    """Whoever wants to see what the compiler does.
+    """A receiver of the compiler's events.
 
-    One that has a method `on_deferred(DeferredEdits | DeferredDecisions)` is given events that are
-    not made yet as they are.
+    If it has a method `on_deferred(DeferredEdits | DeferredDecisions)`, it receives deferred events
+    as they are.
     """
 
     def on_event(self, event: Event) -> None:
@@ -407,9 +403,7 @@ def current_cause() -> Cause:
 
 
 def emit_edit(kind: str, computation: str, old: Any, new: Any) -> None:
-    """Tell the observers of this context of an Edit of these fields, which a mutator makes now: its
-    caller is where the edit is placed.
-    """
+    """Notify the observers of an Edit. Its place is the mutator's caller."""
     edit = _MAKE(Edit, (cause_of_edit(3), kind, computation, old, new))
     for observer in _OBSERVERS.get():
         observer.on_event(edit)
@@ -418,20 +412,18 @@ def emit_edit(kind: str, computation: str, old: Any, new: Any) -> None:
 def emit_decision(
     cause: Cause, action: str, subject: tuple[str, ...], taken: bool, predicates: Sequence[Predicate]
 ) -> None:
-    """Tell the observers of this context of a Decision of these fields."""
+    """Notify the observers of a Decision."""
     decision = _MAKE(Decision, (cause, action, subject, taken, predicates))
     for observer in _OBSERVERS.get():
         observer.on_event(decision)
 
 
 _MAKE = tuple.__new__
-"""Makes a named tuple of a tuple: a third of the time of its own constructor."""
+"""Makes a named tuple from a tuple, in a third of its constructor's time."""
 
 
 def emit_deferred(deferred: DeferredEdits | DeferredDecisions) -> None:
-    """Tell the observers of this context of edits or decisions, made now for those that take no
-    deferred ones.
-    """
+    """Notify the observers of edits or decisions, created now for those without `on_deferred`."""
     for observer in _OBSERVERS.get():
         take = getattr(observer, "on_deferred", None)
         if take is not None:
@@ -442,10 +434,10 @@ def emit_deferred(deferred: DeferredEdits | DeferredDecisions) -> None:
 
 
 def cause_of_edit(depth: int = 2) -> Cause:
-    """The cause of an edit that is made now by the caller, or by the one `depth` - 1 calls above.
+    """Return the cause of an edit made now by the caller `depth` - 1 frames above.
 
-    Where the pass named no rule, or no place, the rule is what the pass does, and the place the
-    line of its source that is running.
+    If the pass named no rule, the rule is the pass's purpose. If it named no place, the place is
+    the current line in its source.
     """
     global _PLACES  # noqa: PLW0603 - one tuple in the place of another: threads that read either are right
     cause = _CAUSE.get()

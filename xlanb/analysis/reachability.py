@@ -36,11 +36,11 @@ class HloReachabilityMap:
         return bool(self._before[self._index[b]] >> self._index[a] & 1)
 
     def bit(self, instruction: HloInstruction) -> int:
-        """The bit of an instruction in `before`."""
+        """Return the bit of an instruction in the bit sets of `before`."""
         return 1 << self._index[instruction]
 
     def before(self, instruction: HloInstruction) -> int:
-        """The bits of the instructions that one depends on, itself included."""
+        """Return the bit set of the instructions that one depends on, itself included."""
         return self._before[self._index[instruction]]
 
     def is_connected(self, a: HloInstruction, b: HloInstruction) -> bool:

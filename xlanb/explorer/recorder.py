@@ -68,7 +68,7 @@ class Recorder:
                 _note(trace, event)
 
     def on_deferred(self, deferred: DeferredEdits | DeferredDecisions) -> None:
-        """Keep edits or decisions that are made when somebody reads them."""
+        """Record edits or decisions that are created when they are read."""
         if isinstance(deferred, DeferredEdits):
             self._edits.append(deferred)
         else:

@@ -135,8 +135,9 @@ class Recording(Displayable, Plottable):
             recorder.on_event(event)
 
     def on_deferred(self, deferred: DeferredEdits | DeferredDecisions) -> None:
-        """Keep edits or decisions that are made when somebody reads them, in the thread that
-        compiles.
+        """Record edits or decisions that are created when they are read.
+
+        Called by the compiling thread.
         """
         recorder = self._recorders.get(threading.get_ident())
         if recorder is not None:

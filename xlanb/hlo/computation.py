@@ -294,7 +294,7 @@ class HloComputation(Displayable):
     def _copy(
         self, source: HloInstruction, given: tuple[HloInstruction, ...], shape: Shape | None = None
     ) -> HloInstruction:
-        """A copy of an instruction, of which nobody is told."""
+        """Copy an instruction without notifying observers."""
         new = HloInstruction(
             self.module.unique_name(source.name),
             source.opcode,
@@ -314,7 +314,7 @@ class HloComputation(Displayable):
         return new
 
     def add_parameter(self, number: int, shape: Shape) -> HloInstruction:
-        """The parameter of a number of a fused computation, `param_3`, behind those that it has."""
+        """Add a parameter with the next number to a fused computation: `param_3`."""
         new = self._new_parameter(number, shape)
         if is_observed():
             emit_edit("add", self.name, None, new.record())
@@ -329,16 +329,14 @@ class HloComputation(Displayable):
     def expand_parameter(
         self, number: int, source: HloInstruction, operands: Iterable[int], added: Iterable[Shape]
     ) -> HloInstruction:
-        """Let a copy of `source`, which a parameter of a fused computation stands for, take the
-        parameter's place; the copy.
+        """Replace a parameter of a fused computation by a copy of its operand `source`.
 
-        Parameters of the shapes `added` are appended first; `operands` are the numbers of those
-        that stand for the operands of `source`. Then the parameters behind
-        the one that is gone close up: their new numbers follow from that, and are no edits of their
-        own.
+        Parameters with the shapes `added` are appended first; `operands` are the numbers of the
+        parameters for the operands of `source`. Later parameters are renumbered, without edits of
+        their own. Returns the copy.
 
         Raises:
-            ShapeError: the parameter has another shape than `source`.
+            ShapeError: the shape of the parameter is not that of `source`.
         """
         parameters = self._ordered_parameters()
         parameter, count = parameters[number], len(parameters)
@@ -364,7 +362,7 @@ class HloComputation(Displayable):
         return copy
 
     def _drop_parameter(self, number: int) -> None:
-        """Take out a parameter that nothing uses, and close up those behind it."""
+        """Remove an unused parameter and renumber the later ones."""
         parameters = self._parameters
         gone = parameters.pop(number)
         del self._instructions[gone]
@@ -396,7 +394,7 @@ class HloComputation(Displayable):
             emit_edit("add", self.name, None if source is None else source.record(), new.record())
 
     def _link(self, new: HloInstruction) -> None:
-        """Take in an instruction."""
+        """Append an instruction."""
         self._instructions[new] = None
         if new.opcode is HloOpcode.PARAMETER:
             is_last = not self._parameters or _number(self._parameters[-1]) < _number(new)

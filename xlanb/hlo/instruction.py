@@ -221,8 +221,9 @@ class HloInstruction(Displayable):
     # -- what it shows -----------------------------------------------------------------------------
 
     def record(self) -> InstructionRecord:
-        """The frozen snapshot; the same object until the instruction changes (of an async one,
-        which shows another computation, a new one).
+        """The frozen snapshot; the same object until the instruction changes.
+
+        An asynchronous instruction has a new one each time: it shows another computation.
         """
         if self._record is not None:
             return self._record
@@ -308,7 +309,7 @@ def _wrapped(instruction: HloInstruction) -> InstructionRecord | None:
 
 
 _PLAIN = frozenset((str, int, bool, float, Window, Literal))
-"""Types of attributes that are the same in a snapshot."""
+"""Types of attribute values that a snapshot shares with the instruction."""
 
 
 def _frozen(value: Any) -> Any:

@@ -1,5 +1,6 @@
-"""The edits that put a copy of an operand of a fusion in its parameter's place, made when somebody
-reads them: a compilation has thousands of such steps.
+"""Edits that expand a parameter of a fusion, created when they are read.
+
+A compilation has thousands of them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ParameterState(NamedTuple):
-    """A parameter as it is: `snapshot` where it has more than a name, a shape and a number."""
+    """A parameter's fields. `snapshot` is set if it has more than a name, a shape and a number."""
 
     name: str
     shape: Shape
@@ -28,14 +29,14 @@ class ParameterState(NamedTuple):
 
     @staticmethod
     def of(parameter: HloInstruction) -> ParameterState:
-        """What a parameter of a fused computation is now."""
+        """Return the current fields of a parameter."""
         p = parameter
         is_plain = len(p.attributes) == 1 and p.metadata is NO_METADATA and not (p.sharding or p.frontend_attributes)
         snapshot = p._record if is_plain else p.record()
         return ParameterState(p.name, p.shape, p.parameter_number, p.uid, snapshot)
 
     def record(self) -> InstructionRecord:
-        """The snapshot."""
+        """Return the snapshot."""
         if self.snapshot is not None:
             return self.snapshot
         number = {"parameter_number": self.number}
@@ -44,9 +45,7 @@ class ParameterState(NamedTuple):
 
 @final
 class ParameterExpansion(DeferredEdits):
-    """Parameters were added, a copy of `source`, and the copy took the place of the parameter
-    `replaced`, which is gone.
-    """
+    """Added parameters and a copy of `source` that replaced the parameter `replaced`."""
 
     __slots__ = ("_added", "_computation", "_copy", "_replaced", "_source", "cause")
 

@@ -245,13 +245,11 @@ higher_passes: Final[Hook[[str], None]] = Hook("transforms.higher_passes")
 
 
 _NAME = re.compile(rb'^    name = "([^"\n]+)"$', re.MULTILINE)
-"""The line of a class that is the name of a pass."""
+"""The line of a class that sets the name of its pass."""
 
 
 def _modules_by_pass(package: str) -> dict[str, str]:
-    """The modules of a package by the names of passes in their source; empty where there is no
-    source.
-    """
+    """Return the module that defines each pass, by name; empty if there are no sources."""
     found: dict[str, str] = {}
     for folder in map(Path, import_module(package).__path__):
         for file in sorted(folder.rglob("*.py")):
@@ -263,9 +261,8 @@ def _modules_by_pass(package: str) -> dict[str, str]:
 class PassRegistry(Mapping[str, type[HloPass]]):
     """Every pass by XLA's name; each class with a name is an entry.
 
-    The first look for a name imports the module of this room whose source has it; for a name that
-    none of them has, and for the
-    whole list, all modules of this room and of those above it.
+    The first lookup of a name imports the module of this package that defines the pass. A lookup of
+    an unknown name, and iteration, import all modules of this package and of higher layers.
     """
 
     def __init__(self, package: str) -> None:
@@ -283,7 +280,7 @@ class PassRegistry(Mapping[str, type[HloPass]]):
         return _REGISTRY
 
     def _import_module_of(self, name: str) -> None:
-        """Import the module whose source defines the pass of a name, if there is one."""
+        """Import the module that defines a pass, if there is one."""
         if self._modules is None:
             self._modules = _modules_by_pass(self._package)
         module = self._modules.get(name)

@@ -41,7 +41,7 @@ def create_fusion(
 
 
 def add_parameter(fused: HloComputation, number: int, operand: HloInstruction) -> HloInstruction:
-    """The parameter of a fused computation that stands for an operand of the fusion."""
+    """Add the parameter of a fused computation for an operand of the fusion."""
     return fused.add_parameter(number, operand.shape)
 
 

@@ -1,5 +1,7 @@
-"""Predicates of decisions, put into words only when read: an observed compilation tries guards a
-hundred thousand times. What they saw is captured when a decision is made.
+"""Predicates of decisions, formatted when they are read.
+
+An observed compilation evaluates guards a hundred thousand times. Their values are captured when
+the decision is made.
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ _MANY = 8
 
 
 def captured(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Capture some values, two entries each: for an instruction its snapshot and number of users;
-    for options None and whether layouts count.
+    """Capture values as two entries each.
+
+    For an instruction: its snapshot and number of users. For options: None and whether the pass is
+    layout-sensitive.
     """
     found: list[Any] = []
     for value in values:
@@ -34,16 +38,14 @@ def captured(values: Iterable[Any]) -> tuple[Any, ...]:
 
 
 class LazyPredicates(Sequence[Predicate], ABC):
-    """Predicates of a decision that are put into words when somebody reads them; equal to a tuple
-    of the same.
-    """
+    """Predicates of a decision, formatted when they are read; equal to a tuple of the same."""
 
     __slots__ = ("_made",)
     _made: tuple[Predicate, ...] | None
 
     @abstractmethod
     def _predicates(self) -> tuple[Predicate, ...]:
-        """The predicates, made from what was kept."""
+        """Format the predicates from the captured values."""
 
     def _told(self) -> tuple[Predicate, ...]:
         if self._made is None:
@@ -79,9 +81,8 @@ class LazyPredicates(Sequence[Predicate], ABC):
 class GuardPredicates(LazyPredicates):
     """The guards of a rule as conditions with values.
 
-    `outcomes` are whether each held, as far as they were asked: None for one that could not be
-    asked. `names` are what those that were asked look at, and `saw` what
-    these stood for (see `captured`).
+    `outcomes` says whether each checked guard held; None if it could not be evaluated. `names` are
+    the names that the checked guards use, and `saw` their values (see `captured`).
     """
 
     __slots__ = ("_guards", "_names", "_outcomes", "_seen")
@@ -111,8 +112,8 @@ class GuardPredicates(LazyPredicates):
 
 @final
 class EdgePredicates(LazyPredicates):
-    """Conditions that held, in order, with their values; then the one that failed, if any, with its
-    value and remedy.
+    """The conditions that held, with their values, then the one that failed, if any, with its
+    remedy.
     """
 
     __slots__ = ("_conditions", "_failed", "_values")

@@ -181,18 +181,14 @@ class ConstantPattern(Pattern):
 
 
 class FlatNames(NamedTuple):
-    """The names of an instruction's operands (None where they are open) and of the instruction, ""
-    for none.
-    """
+    """The pattern's names of an instruction's operands (None if open) and of it; "" if unnamed."""
 
     operands: tuple[str, ...] | None
     root: str
 
 
 def operand_names(pattern: Pattern) -> FlatNames | None:
-    """The names that a pattern gives to operands of which it asks nothing; None where it asks for
-    more than the opcode.
-    """
+    """The names in a pattern of an opcode over unconstrained operands; None for other patterns."""
     if not isinstance(pattern, OpPattern) or pattern.where:
         return None
     if pattern.operands is None:

@@ -80,12 +80,14 @@ class Rule:
 
     @property
     def wanted_by_guards(self) -> tuple[str, ...]:
-        """What its guards look at."""
+        """The names that its guards use."""
         return self.wanted_until[-1]
 
     @cached_property
     def wanted_until(self) -> tuple[tuple[str, ...], ...]:
-        """What its guards look at, by the place of the last that is asked; of all, in the end."""
+        """The names that its guards use, by the index of the last checked guard; the last entry:
+        all.
+        """
         wanted = [[w for g in self.guards[: n + 1] for w in g.wants or () if w != "b"] for n in range(len(self.guards))]
         return tuple(tuple(dict.fromkeys(names)) for names in [*wanted, wanted[-1] if wanted else []])
 
@@ -106,15 +108,15 @@ class Rule:
 
     @cached_property
     def outcomes(self) -> tuple[tuple[bool, ...], ...]:
-        """Whether each guard held that was asked, by the place of the first that failed; all of
-        them, in the end.
+        """Whether each checked guard held, by the index of the first that failed; the last entry:
+        all held.
         """
         count = len(self.guards)
         return (*((*(True,) * n, False) for n in range(count)), (True,) * count)
 
     @cached_property
     def failures(self) -> tuple[GuardFailure, ...]:
-        """What observers are told of an instruction once, by the place of the guard that failed."""
+        """What is reported for an instruction once, by the index of the guard that failed."""
         return tuple(GuardFailure(self, n) for n in range(len(self.guards)))
 
     @cached_property
@@ -138,7 +140,7 @@ class Rule:
         return True
 
     def matched(self, root: HloInstruction, options: Any) -> dict[str, Any] | None:
-        """What guards and formula know by name where the pattern matches `root`."""
+        """Return the captures for guards and formula if the pattern matches `root`, or None."""
         captures: Captures = {}
         if not self.pattern.match(root, captures):
             return None
@@ -149,8 +151,9 @@ class Rule:
 
     @cached_property
     def flat(self) -> FlatRule | None:
-        """How guards are asked without a match, where the pattern says no more than the root's
-        opcode and names for its operands.
+        """How to check the guards without a match, or None.
+
+        This works if the pattern has only the root's opcode and names for its operands.
         """
         names = operand_names(self.pattern)
         if names is None or self.builds_in_guards:
@@ -158,8 +161,9 @@ class Rule:
         return FlatRule(names, self._asked)
 
     def explain(self, scope: dict[str, Any], failed: int | None) -> None:
-        """Say which guards held and which one failed, each with what it saw; of an instruction that
-        stays as it is a failure is told once.
+        """Report which guards held and which failed, with their values.
+
+        The same failure for an unchanged instruction is reported once.
         """
         at = len(self.guards) if failed is None else failed
         outcomes: tuple[bool | None, ...] = self.outcomes[at]
@@ -173,14 +177,14 @@ class Rule:
         emit_decision(self.cause(current_cause()), self.label, (root.name,), failed is None, told)
 
     def cause(self, current: Cause) -> Cause:
-        """The cause of a decision about it."""
+        """The cause of a decision about this rule."""
         if current.where == self.where:
             return current
         return self._causes.get(current.pass_name) or self._cause(current.pass_name)
 
     @cached_property
     def _causes(self) -> dict[str, Cause]:
-        """The cause of a decision about it, by pass: one for all instructions."""
+        """The cause of a decision about this rule, by pass."""
         return {}
 
     def _cause(self, pass_name: str) -> Cause:
@@ -232,7 +236,7 @@ def fits(old: HloInstruction, new: HloInstruction, options: Any) -> bool:
 
 @final
 class GuardFailure:
-    """That a guard of a rule failed, the first of them, for any instruction."""
+    """The first guard of a rule that failed, for any instruction."""
 
     __slots__ = ("at", "rule")
 
@@ -241,11 +245,10 @@ class GuardFailure:
 
 
 class FlatRule:
-    """The guards of a rule over a root of an opcode and its operands as they are: most rules are
-    tried in vain, and match nothing deeper.
+    """The guards of a rule whose pattern is an opcode over unconstrained operands.
 
-    Values stand in one tuple: the operands by number, the options, the root. `count` is the number
-    of operands; None for any.
+    Values are in one tuple: the operands by number, the options, the root. `count` is the number of
+    operands, None for any. Most rules that are tried fail, so this saves most matches.
     """
 
     __slots__ = ("_asked", "_names", "_place", "_root", "count")
@@ -265,14 +268,14 @@ class FlatRule:
         ]
 
     def first_failing(self, values: tuple[Any, ...]) -> int | None:
-        """The place of the first guard that fails; None where all hold."""
+        """The index of the first guard that fails; None if all hold."""
         for n, holds, at, several in self._asked:
             if not (holds(values[at]) if several is None else holds(*[values[k] for k in several])):
                 return n
         return None
 
     def saw(self, names: Sequence[str], captures: Sequence[Any]) -> tuple[Any, ...]:
-        """What names stand for, of `captured(values)`."""
+        """Return the values of some names from `captured(values)`."""
         found: list[Any] = []
         for name in names:
             at = 2 * self._place[name]
@@ -280,7 +283,7 @@ class FlatRule:
         return tuple(found)
 
     def scope(self, root: HloInstruction, options: Any) -> dict[str, Any]:
-        """What `Rule.matched` gives."""
+        """Return the same captures as `Rule.matched`."""
         scope: dict[str, Any] = dict(zip(self._names, root.operands, strict=False))
         if self._root:
             scope[self._root] = root
@@ -290,7 +293,7 @@ class FlatRule:
 
 @final
 class _FlatFailures:
-    """The rules over one root whose guards failed in a visit, until observers are told."""
+    """The rules over one root whose guards failed in a visit and are not yet reported."""
 
     __slots__ = ("_failed", "_root", "_values")
 
@@ -299,7 +302,7 @@ class _FlatFailures:
         self._failed: list[GuardFailure] = []
 
     def add(self, failure: GuardFailure) -> None:
-        """Note that a guard failed, unless observers know it of this root, unchanged, already."""
+        """Add a failure, unless it was already reported for this unchanged root."""
         root = self._root
         if not root.tell_once(failure):
             return
@@ -312,7 +315,7 @@ class _FlatFailures:
             self._failed.append(failure)
 
     def tell(self) -> None:
-        """Tell observers of the failures up to now."""
+        """Report the failures added so far."""
         if self._failed:
             failed, self._failed = self._failed, []
             emit_deferred(_FailedRules(self._root.name, failed, current_cause().pass_name, captured(self._values)))
@@ -320,7 +323,7 @@ class _FlatFailures:
 
 @final
 class _FailedRules(DeferredDecisions):
-    """The decisions against rules over one root; what their guards saw is captured once."""
+    """The decisions against rules over one root; the values of their guards are captured once."""
 
     __slots__ = ("_failed", "_pass_name", "_root", "_saw")
 
@@ -449,7 +452,7 @@ class RuleSet:
         DepthFirstVisit(visit).run(computation)
 
     def visit(self, root: HloInstruction, rules: Iterable[Rule], options: Any) -> bool:
-        """Apply the first of `rules` that fires on `root`; whether one did."""
+        """Apply the first of `rules` that fires on `root`; return whether one did."""
         values = (*root.operands, options, root)
         told = _FlatFailures(root, values) if is_observed() else None
         for r in rules:

@@ -1,6 +1,4 @@
-"""The error of programs that cannot be merged, apart from what merges them, which one device never
-loads.
-"""
+"""The error for programs that cannot be merged; importing it does not import the merger."""
 
 from __future__ import annotations
 
@@ -8,4 +6,4 @@ from xlanb.errors import XlanbError
 
 
 class NotMergedError(XlanbError):
-    """Why the programs of the devices cannot be merged into one."""
+    """The programs of several devices cannot be merged into one."""

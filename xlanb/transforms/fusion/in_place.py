@@ -14,7 +14,7 @@ _IN_PLACE = frozenset((O.DYNAMIC_UPDATE_SLICE, O.SCATTER, O.FUSION))
 
 
 def may_update(opcode: O) -> bool:
-    """Whether an instruction of an opcode may overwrite an operand."""
+    """Whether an instruction with this opcode may overwrite an operand."""
     return opcode in _IN_PLACE
 
 

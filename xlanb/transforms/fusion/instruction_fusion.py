@@ -79,10 +79,10 @@ class FusionPolicy(ABC):
 
 
 class _Asked:
-    """Those of some conditions that can fail for a producer and a consumer of two opcodes.
+    """The conditions that can fail for these opcodes of producer and consumer.
 
-    `lasting` are the ones that ask only what the producer is, and `answers` what they answered
-    together, by producer; `passing` are the others.
+    `lasting` are those that depend on the producer only, `answers` their combined result by
+    producer; `passing` are the others.
     """
 
     __slots__ = ("_numbered", "answers", "lasting", "passing")
@@ -100,7 +100,7 @@ class _Asked:
         self.answers = answers
 
     def first_failing(self, edge: FusionEdge) -> tuple[int | None, Condition[FusionEdge] | None]:
-        """The place in the whole list of the first condition that fails, and that condition."""
+        """Return the first condition that fails and its index in the whole list, or None twice."""
         for n, c in self._numbered:
             if not c.holds(edge):
                 return n, c
@@ -146,11 +146,11 @@ class FusionRun:
     # -- deciding ----------------------------------------------------------------------------------
 
     def should_fuse(self, consumer: HloInstruction, index: int) -> bool:
-        """Whether every condition of the backend holds; the answer is told to observers."""
+        """Whether every condition of the backend holds; the answer is reported to observers."""
         return self.should_fuse_edge(FusionEdge(consumer.operands[index], consumer, index, self))
 
     def should_fuse_edge(self, edge: FusionEdge) -> bool:
-        """As `should_fuse`, of an edge."""
+        """The same as `should_fuse`, for an edge."""
         producer, consumer = edge.producer, edge.consumer
         if self.forced and self._is_forced(producer, consumer):
             return self._required_hold(edge)
@@ -160,8 +160,8 @@ class FusionRun:
             return False
         if producer in self._shut_out_while_shared.get(consumer, ()) and producer.user_count > 1:
             return False
-        # The one user of a producer is asked about before anything is fused, and again when its
-        # turn comes: nothing of the two has changed until then.
+        # A producer's only user is checked before anything is fused, and again at its turn; neither
+        # has changed in between.
         if consumer.opcode is O.FUSION or producer.user_count != 1:
             return self._all_hold(edge)
         key = consumer, edge.index
@@ -183,7 +183,7 @@ class FusionRun:
         return failed is None
 
     def _all_hold(self, edge: FusionEdge) -> bool:
-        """Whether the conditions hold, those that ask of the producer only asked once of each."""
+        """Whether the conditions hold; those on the producer alone are checked once."""
         producer = edge.producer
         asked = self._asked_of(self.policy.conditions(edge), edge)
         allowed = asked.answers.get(producer)
@@ -191,8 +191,8 @@ class FusionRun:
             allowed = asked.answers[producer] = first_failing(asked.lasting, edge) is None
         if not allowed:
             return False
-        # A fusion is asked about each of its operands whenever it has grown: what failed before
-        # mostly fails again.
+        # Whenever a fusion has grown, all its operands are checked again; most that failed fail
+        # again.
         pair = (producer, edge.consumer)
         before = self._failed.get(pair)
         if before is not None and not before.holds(edge):
@@ -210,7 +210,7 @@ class FusionRun:
         return False
 
     def _asked_of(self, conditions: Sequence[Condition[FusionEdge]], edge: FusionEdge) -> _Asked:
-        """Which of some conditions to check for an edge between instructions of two opcodes."""
+        """Return the conditions to check for an edge, by the opcodes of its ends."""
         key = id(conditions), edge.producer.opcode, edge.consumer.opcode
         found = self._asked_by_opcodes.get(key)
         if found is None:
@@ -228,7 +228,7 @@ class FusionRun:
             return False
         conditions = self.policy.conditions(edge)
         n, failed = self._asked_of(conditions, edge).first_failing(edge)
-        # A consumer is asked again each time it grows: the same answer is told once.
+        # A consumer is checked again each time it grows; the same answer is reported once.
         if before is not failed:
             self._reported[pair] = failed
             if self._asked and self._is_asked(edge):
@@ -361,7 +361,7 @@ class FusionRun:
                 return
 
     def _is_refused(self, edge: FusionEdge) -> bool:
-        """Whether a condition of the run fails, for an edge that nobody forces."""
+        """Whether a condition of the run fails for an edge that is not forced."""
         if edge.producer not in self.unfusible and self.may_duplicate:
             return False
         forced = bool(self.forced) and self._is_forced(edge.producer, edge.consumer)

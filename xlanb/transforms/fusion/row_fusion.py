@@ -88,8 +88,9 @@ def _fuse_rows(c: HloComputation) -> None:
 
 
 def _above_reductions(order: list[HloInstruction], simple: set[HloInstruction]) -> set[HloInstruction]:
-    """The instructions that may be in a group and have a reduction of rows in what they are
-    computed from by others that may: of no other one is a group the result.
+    """Instructions that may be the root of a group: simple, and dependent on a row reduction.
+
+    All instructions between the reduction and the root must be simple too.
     """
     above: set[HloInstruction] = set()
     for i in order:
@@ -99,7 +100,7 @@ def _above_reductions(order: list[HloInstruction], simple: set[HloInstruction]) 
 
 
 def _rows_of(root: HloInstruction, simple: set[HloInstruction]) -> Iterator[_Rows]:
-    """The rows that a group with this result might go along: those of the nearest reduction."""
+    """The candidate rows of a group with this root: those of the nearest reduction."""
     if root not in simple:
         return
     seen, queue = {root}, [root]

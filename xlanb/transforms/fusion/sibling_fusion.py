@@ -57,8 +57,8 @@ def _groups(c: HloComputation) -> Iterator[list[HloInstruction]]:
         return
     reach: HloReachabilityMap | None = None
     order = {i: n for n, i in enumerate(c.post_order())}
-    # A merge orders what was free: merged groups count as one, so that no two of them come to wait
-    # for each other.
+    # A merge adds order between groups. Each merged group counts as one node, so that no two groups
+    # can depend on each other.
     groups: list[_Group] = []
     alike: dict[Hashable, list[_Group]] = defaultdict(list)  # by what the loops go over
     for i in loops:
@@ -116,7 +116,7 @@ def _fits(group: Sequence[HloInstruction], i: HloInstruction) -> bool:
 
 
 class _Group:
-    """Loops to be made one: their bits, and those of what they depend on."""
+    """Loops to merge: the bit set of them, and that of their dependencies."""
 
     __slots__ = ("before", "bits", "members")
 
@@ -130,16 +130,14 @@ class _Group:
 
 
 def _stays_acyclic(groups: Sequence[_Group], group: _Group, i: HloInstruction, reach: HloReachabilityMap) -> bool:
-    """Whether neither the group nor what waits for it comes before `i` or after it, the other
-    groups each taken as one.
-    """
+    """Whether adding `i` to a group creates no cycle, with each other group merged into one."""
     others = [g for g in groups if g is not group and len(g.members) > 1]
     bit, before = reach.bit(i), reach.before(i)
     return not _with_followers(group.bits, others) & before and not _with_followers(bit, others) & group.before
 
 
 def _with_followers(bits: int, groups: Sequence[_Group]) -> int:
-    """The bits, and those of the groups that depend on one of them, or on such a group."""
+    """Add the groups that depend on a bit set, directly or through another group."""
     waiting = list(groups)
     while True:
         following = [g for g in waiting if g.before & bits]

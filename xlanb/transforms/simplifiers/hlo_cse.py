@@ -128,9 +128,7 @@ class HloCse(HloPass):
 
 
 class _Alike:
-    """Instructions of the same opcode and operands. Their keys are made when there are two that may
-    be merged.
-    """
+    """Instructions with the same opcode and operands. Keys are built if there are two or more."""
 
     __slots__ = ("_by_key", "_conditions", "_first", "_keys", "_waiting")
 
@@ -141,7 +139,7 @@ class _Alike:
         self._first: tuple[HloInstruction, Key] | None = None
 
     def find(self, i: HloInstruction) -> HloInstruction | None:
-        """The one that `i` can be merged into; where there is none it is kept as one of them."""
+        """Return the instruction that `i` can be replaced by; otherwise add `i` and return None."""
         first, self._waiting = self._waiting, None
         if first is not None and first_failing(self._conditions, first) is None:
             self._keep(first, self._keys.of(first))
@@ -158,7 +156,7 @@ class _Alike:
         self._by_key.setdefault(_unsharded(key), []).append(i)
 
     def tell_apart(self, i: HloInstruction) -> None:
-        """Tell observers in which later part of its key `i` differs from the first of them."""
+        """Report the first later key part in which `i` differs from the first instruction."""
         if self._first is not None and self._first[0] is not i:
             _report_difference(_Pair(*self._first, i, self._keys.of(i)))
 
@@ -177,7 +175,7 @@ def _has_pair(instructions: Iterable[HloInstruction]) -> bool:
 
 @final
 class _Identical(LazyPredicates):
-    """That an instruction is identical to another: its text is printed when somebody reads it."""
+    """An instruction is identical to another; its text is printed when it is read."""
 
     __slots__ = ("_copy",)
 
@@ -306,13 +304,11 @@ class _Keys:
     """A number for each content of a computation, so that it is hashed only once."""
 
     def of(self, i: HloInstruction) -> Key:
-        """The parts that _SAME compares: opcode, operands, shape, attributes, sharding, backend
-        config.
-        """
+        """The parts in _SAME: opcode, operands, shape, attributes, sharding, backend config."""
         return (*self.start(i), self.shape(i), self.attributes(i), i.sharding, i.backend_config)
 
     def start(self, i: HloInstruction) -> Key:
-        """The first parts of its key: opcode and operands."""
+        """The first parts of the key: opcode and operands."""
         operands: tuple[Hashable, ...] = tuple(
             [o.uid if o.opcode is not HloOpcode.IOTA else self._iota(o) for o in i.operands]
         )
