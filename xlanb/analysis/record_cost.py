@@ -30,7 +30,7 @@ class RecordCosts:
     def __init__(self, module: ModuleRecord, known: dict[int, tuple[InstructionRecord, Counts]] | None = None) -> None:
         """`known` caches costs by record: the snapshots of a compilation share most records."""
         self._counted = {} if known is None else known
-        self._counter = _Counter()
+        self._counter = _LoopCosts()
         self._computations: dict[str, _Computation] = {}
         for c in module.computations:
             self._computations[c.name] = _Computation(c, self._computations)
@@ -66,7 +66,7 @@ class RecordCosts:
         return flops + transcendentals, size
 
 
-class _Counter(CostCounter):
+class _LoopCosts(CostCounter):
     """Also counts loops whose trip count no pass has annotated yet."""
 
     def trips(self, loop: HloInstruction) -> int | None:
@@ -81,7 +81,7 @@ class _Counter(CostCounter):
 
 
 class _Computation:
-    """A computation's record with the interface that `_Counter` needs."""
+    """A computation's record with the interface that `_LoopCosts` needs."""
 
     def __init__(self, record: ComputationRecord, known: Mapping[str, _Computation]) -> None:
         self.record = record
@@ -106,7 +106,7 @@ class _Computation:
 
 
 class _Instruction:
-    """An instruction's record with the interface that `_Counter` needs."""
+    """An instruction's record with the interface that `_LoopCosts` needs."""
 
     def __init__(
         self, record: InstructionRecord, by_name: Mapping[str, _Instruction], known: Mapping[str, _Computation]

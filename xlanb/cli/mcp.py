@@ -246,7 +246,7 @@ TOOLS: tuple[Callable[..., str], ...] = (
 )  # fmt: skip
 
 
-class _Parser(argparse.ArgumentParser):
+class _RaisingParser(argparse.ArgumentParser):
     """A parser that raises its errors: a wrong word must not end the server."""
 
     def error(self, message: str) -> NoReturn:
@@ -267,7 +267,7 @@ def _answer(words: Sequence[str], names: Sequence[str], args: str, as_json: bool
     """
     from mcp.server.mcpserver.exceptions import ToolError
 
-    top = _Parser(prog="xlanb")
+    top = _RaisingParser(prog="xlanb")
     add_answering(top)
     try:
         with without_stdin():

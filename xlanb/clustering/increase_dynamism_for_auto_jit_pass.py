@@ -39,7 +39,7 @@ def _is_rewritable(op: Operation) -> bool:
     return isinstance(size, np.ndarray) and size.ndim == 1 and bool((size >= -1).all())
 
 
-class _Builder:
+class _SliceBuilder:
     """Make nodes under `<slice>/static_shaped_slice/`, in the slice's cluster and on its device."""
 
     def __init__(self, op: Operation) -> None:
@@ -78,7 +78,7 @@ class _Builder:
 
 
 def _rewrite(op: Operation) -> None:
-    build = _Builder(op)
+    build = _SliceBuilder(op)
     source, begin, size = op.inputs
     dtype = source.dtype.base_dtype
     begin64, size64 = build.int64("begin", begin), build.int64("size", size)
@@ -96,7 +96,7 @@ def _rewrite(op: Operation) -> None:
     op.graph.remove_ops([op])
 
 
-def _sizes(build: _Builder, source: Tensor, begin: Tensor, sizes: Sequence[int]) -> Tensor:
+def _sizes(build: _SliceBuilder, source: Tensor, begin: Tensor, sizes: Sequence[int]) -> Tensor:
     """Replace -1 in the size by the rest of the dimension."""
     shape = build.node("Shape", "input_shape", [source], T=source.dtype.base_dtype, out_type=_INT64)
     parts = []

@@ -34,7 +34,7 @@ Finding their files takes ten times as long as reading them.
 """
 
 
-class _State:
+class _ThreadLimits:
     asked = 0
     """The argument of `set_threads`; 0: none."""
     highest = 1
@@ -51,7 +51,7 @@ class _State:
 
 def ask_for(count: int) -> None:
     """Set the limit; 0 removes it."""
-    _State.asked = count
+    _ThreadLimits.asked = count
 
 
 def asked_threads() -> int:
@@ -60,8 +60,8 @@ def asked_threads() -> int:
     Raises:
         FlagError: An environment variable is not a whole number.
     """
-    if _State.asked:
-        return _State.asked
+    if _ThreadLimits.asked:
+        return _ThreadLimits.asked
     found = (environment_number(name, 0) for name in VARIABLES)
     return min(next((n for n in found if n), 0), MAX_THREADS)
 
@@ -81,8 +81,8 @@ def code_threads() -> int:
     Raises:
         FlagError: An environment variable is not a whole number.
     """
-    _State.highest = max(_State.highest, thread_count())
-    return _State.highest
+    _ThreadLimits.highest = max(_ThreadLimits.highest, thread_count())
+    return _ThreadLimits.highest
 
 
 def available_cpus() -> int:
@@ -95,12 +95,12 @@ def available_cpus() -> int:
 def _granted() -> int | None:
     """The least of the quotas, cached for 0.1 s as a compilation needs it several times."""
     now = time.monotonic()
-    if now - _State.read_at >= _AGE:
-        if now - _State.found_at >= _PLACES_AGE:
-            _State.places, _State.found_at = quotas(), now
-        _State.granted = min((n for q in _State.places if (n := q.cpus()) is not None), default=None)
-        _State.read_at = now
-    return _State.granted
+    if now - _ThreadLimits.read_at >= _AGE:
+        if now - _ThreadLimits.found_at >= _PLACES_AGE:
+            _ThreadLimits.places, _ThreadLimits.found_at = quotas(), now
+        _ThreadLimits.granted = min((n for q in _ThreadLimits.places if (n := q.cpus()) is not None), default=None)
+        _ThreadLimits.read_at = now
+    return _ThreadLimits.granted
 
 
 # -- control groups --------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ def deep(work: Callable[[], _Result]) -> _Result:
         return work()
     except RecursionError:
         pass
-    run = _Run(work)
+    run = _DeepCall(work)
     # This second thread changes the settings of the process, as no signal handler can interrupt it
     # before it has restored them.
     launcher = Helper(run.launch)
@@ -53,7 +53,7 @@ def _no_thread(error: RuntimeError) -> CompilationError:
     )
 
 
-class _Run(Generic[_Result]):
+class _DeepCall(Generic[_Result]):
     """Work on a thread with a large stack."""
 
     def __init__(self, work: Callable[[], _Result]) -> None:

@@ -23,7 +23,7 @@ from xlanb.shape import ArrayShape, TupleShape
 Array = NDArray[Any]
 
 
-class _Frame(threading.local):
+class _CallFrame(threading.local):
     """Per-thread state of calls: tables of pointers and, from the first call on, the arena."""
 
     def __init__(self, arguments: int, results: int, temp: int) -> None:
@@ -70,7 +70,7 @@ class Calls:
         self.arguments, self.results = signature.arguments(), signature.results()
         self._nested = any(isinstance(s, TupleShape) for _, s in signature.parameters)
         self.temp_size = temp
-        self._frame = _Frame(len(self.arguments), len(self.results), temp)
+        self._frame = _CallFrame(len(self.arguments), len(self.results), temp)
         self._bridge = bridges.bridge()
         flags = RELEASES_GIL if is_long else 0
         flags |= GIVES_TUPLE if isinstance(signature.result, TupleShape) else 0
@@ -104,14 +104,14 @@ class Calls:
         """Check flat arguments, call a compiled `run` with them and `extra`; return the result."""
         frame = self._frame
         if frame.is_busy:  # reentrant call, from a host function or a signal handler
-            frame = _Frame(len(self.arguments), len(self.results), frame.size)
+            frame = _CallFrame(len(self.arguments), len(self.results), frame.size)
         frame.is_busy = True
         try:
             return self._run_in(frame, function, flat, extra)
         finally:
             frame.is_busy = False
 
-    def _run_in(self, frame: _Frame, function: int, flat: Sequence[Any], extra: int) -> Any:
+    def _run_in(self, frame: _CallFrame, function: int, flat: Sequence[Any], extra: int) -> Any:
         kept, outputs = self.prepare(flat, frame.arguments, frame.results)
         try:
             temp = frame.temp

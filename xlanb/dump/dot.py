@@ -208,11 +208,11 @@ def parse_dot(text: str, name: str = "graph") -> DotGraph:
     Raises:
         DumpError: the text is not DOT, or too large; the message shows where.
     """
-    return _Parser(text, name).graph()
+    return _DotParser(text, name).graph()
 
 
 @dataclass
-class _Scope:
+class _DotScope:
     """A graph or subgraph being read: its attributes, defaults and nodes."""
 
     id: str
@@ -223,7 +223,7 @@ class _Scope:
     members: list[str] = field(default_factory=list)
 
 
-class _Parser:
+class _DotParser:
     def __init__(self, text: str, name: str) -> None:
         self.text = text
         self.name = name
@@ -305,7 +305,7 @@ class _Parser:
             self._fail("expected digraph or graph: this is not DOT", self.token.at)
         self._next()
         name = self._id() if self.token.kind == "id" else self.name
-        top = _Scope(name, "")
+        top = _DotScope(name, "")
         self._want("{")
         self._statements(top)
         self._want("}")
@@ -326,13 +326,13 @@ class _Parser:
     def _is_bare(self) -> bool:
         return self.text[self.token.at] != '"'
 
-    def _statements(self, scope: _Scope) -> None:
+    def _statements(self, scope: _DotScope) -> None:
         while not (self.token.kind == "end" or (self.token.kind == "mark" and self.token.text == "}")):
             if self._take(";"):
                 continue
             self._statement(scope)
 
-    def _statement(self, scope: _Scope) -> None:
+    def _statement(self, scope: _DotScope) -> None:
         for word, defaults in (("graph", scope.graph), ("node", scope.node), ("edge", scope.edge)):
             if self._word(word):
                 self._next()
@@ -356,7 +356,7 @@ class _Parser:
                 for b in targets:
                     self._add_edge(a, b, {**scope.edge, **attrs})
 
-    def _end(self, scope: _Scope) -> tuple[str, list[str]]:
+    def _end(self, scope: _DotScope) -> tuple[str, list[str]]:
         """Parse a node's name, or a subgraph ("", its nodes). A name before = is not a node."""
         if self._word("subgraph") or (self.token.kind == "mark" and self.token.text == "{"):
             return "", self._subgraph(scope)
@@ -369,13 +369,13 @@ class _Parser:
             self._node(name, scope)
         return name, [name]
 
-    def _subgraph(self, around: _Scope) -> list[str]:
+    def _subgraph(self, around: _DotScope) -> list[str]:
         name = ""
         if self._word("subgraph"):
             self._next()
             name = self._id() if self.token.kind in ("id", "html") else ""
         is_cluster = name.startswith("cluster")
-        scope = _Scope(name, name if is_cluster else around.cluster, dict(around.node), dict(around.edge))
+        scope = _DotScope(name, name if is_cluster else around.cluster, dict(around.node), dict(around.edge))
         if is_cluster:
             self.clusters.setdefault(name, (around.cluster, scope.graph))
         self.depth += 1
@@ -398,7 +398,7 @@ class _Parser:
                     self._take(";")
         return found
 
-    def _node(self, name: str, scope: _Scope) -> None:
+    def _node(self, name: str, scope: _DotScope) -> None:
         if name not in self.nodes:
             self._count()
             self.nodes[name] = dict(scope.node)

@@ -60,7 +60,7 @@ _TRANSPARENT = frozenset(
 
 
 @dataclass(slots=True)
-class _Step:
+class _PlanStep:
     """One instruction of a plan.
 
     The slots of its operands and its value, and the slots that are dead after it.
@@ -79,7 +79,7 @@ class _Step:
 
 
 @dataclass(slots=True)
-class _Plan:
+class _ComputationPlan:
     """How to evaluate a computation.
 
     It has a slot for every instruction that the root depends on or that has an effect on the host.
@@ -89,7 +89,7 @@ class _Plan:
     initial: list[Value]
     root: int
     parameters: list[tuple[int, int]]
-    steps: list[_Step]
+    steps: list[_PlanStep]
 
 
 class Evaluator:
@@ -126,7 +126,7 @@ class Evaluator:
         self._deadline = time.monotonic() + max_seconds
         self._is_abandoned = False
         self._parameters: list[tuple[Value, ...]] = []
-        self._plans: dict[tuple[HloComputation, bool], _Plan] = {}
+        self._plans: dict[tuple[HloComputation, bool], _ComputationPlan] = {}
         self._liftable: dict[HloComputation, bool] = {}
 
     # -- entry points ------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ class Evaluator:
             self._parameters.pop()
         return values[plan.root]
 
-    def _apply(self, step: _Step, operands: Sequence[Value], *, lifted: bool) -> Value:
+    def _apply(self, step: _PlanStep, operands: Sequence[Value], *, lifted: bool) -> Value:
         i = step.instruction
         try:
             if self._steps_left < 0:
@@ -279,13 +279,13 @@ class Evaluator:
                 raise _located(i, problem)
         return value
 
-    def _plan(self, computation: HloComputation, *, lifted: bool) -> _Plan:
+    def _plan(self, computation: HloComputation, *, lifted: bool) -> _ComputationPlan:
         found = self._plans.get((computation, lifted))
         if found is None:
             found = self._plans[computation, lifted] = self._new_plan(computation, LIFTED if lifted else RULES)
         return found
 
-    def _new_plan(self, computation: HloComputation, rules: dict[HloOpcode, EvaluationRule]) -> _Plan:
+    def _new_plan(self, computation: HloComputation, rules: dict[HloOpcode, EvaluationRule]) -> _ComputationPlan:
         order = _needed(computation)
         slots = {i: n for n, i in enumerate(order)}
         last_use = {o: n for n, i in enumerate(order) for o in i.operands}
@@ -293,7 +293,7 @@ class Evaluator:
         dead: list[list[int]] = [[] for _ in order]
         for o, n in last_use.items():
             dead[n].append(slots[o])
-        plan = _Plan([None] * len(order), slots[computation.root], [], [])
+        plan = _ComputationPlan([None] * len(order), slots[computation.root], [], [])
         for n, i in enumerate(order):
             if i.opcode is HloOpcode.PARAMETER:
                 plan.parameters.append((n, i.parameter_number))
@@ -310,7 +310,7 @@ class Evaluator:
         operands: tuple[int, ...],
         slot: int,
         dead: tuple[int, ...],
-    ) -> _Step:
+    ) -> _PlanStep:
         is_view = i.opcode in _TRANSPARENT or i.opcode is HloOpcode.BROADCAST
         size, limit = i.shape.byte_size, ADDRESSABLE if is_view else self._max_bytes
         if size > limit:
@@ -320,7 +320,7 @@ class Evaluator:
         is_static = isinstance(i.shape, ArrayShape) and i.shape.is_array and not i.shape.is_dynamic
         dtype, dimensions = (i.array_shape.dtype, i.array_shape.dimensions) if is_static else (None, ())
         meaning = _nothing if i.opcode.is_elementwise and 0 in dimensions else rules.get(i.opcode, _missing)
-        return _Step(
+        return _PlanStep(
             i,
             meeting(i, unmixed(i, meaning)),
             operands,

@@ -55,7 +55,7 @@ def run(function: Callable[..., Any], *arguments: Any, abandon: Callable[[], Non
     if not threads.HAS_THREADS or threading.get_ident() != threading.main_thread().ident:
         return function(*arguments)
     try:
-        call = _Call(function, arguments)  # a signal may arrive before the thread has started
+        call = _ThreadCall(function, arguments)  # a signal may arrive before the thread has started
         call.wait()
     except BaseException:
         abandon()
@@ -63,7 +63,7 @@ def run(function: Callable[..., Any], *arguments: Any, abandon: Callable[[], Non
     return call.result()
 
 
-class _Call:
+class _ThreadCall:
     """A call in its own thread, in the context of the calling thread (e.g. NumPy's error state)."""
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xlanb.evaluator.interpreter import Evaluator
 
 
-class _Norm:
+class _RoundedBatchNorm:
     """The arithmetic of a batch normalization, each step rounded to the type that XLA:CPU uses."""
 
     def __init__(self, i: HloInstruction, x: Array) -> None:
@@ -58,7 +58,7 @@ def _kept(v: Array, axes: tuple[int, ...]) -> list[int]:
 
 @rule("batch-norm-training")
 def _batch_norm_training(ev: Evaluator, i: HloInstruction, x: Array, scale: Array, offset: Array) -> tuple[Array, ...]:
-    n = _Norm(i, x)
+    n = _RoundedBatchNorm(i, x)
     s, o = n.vectors(scale, offset)
     mean = n.mean(n.x)
     variance = n.mean(n.x * n.x) - mean * mean
@@ -82,7 +82,7 @@ def _batch_norm_inference(
     mean: Array,
     variance: Array,
 ) -> Array:
-    n = _Norm(i, x)
+    n = _RoundedBatchNorm(i, x)
     s, o, m, v = n.vectors(scale, offset, mean, variance)
     factor = s * n.inverse_deviation(v)
     return narrow(n.x * factor + (o - m * factor), x.dtype)
@@ -99,7 +99,7 @@ def _batch_norm_grad(
     dy: Array,
 ) -> tuple[Array, ...]:
     """The derivatives by operand, scale and offset (Ioffe and Szegedy 2015, section 3)."""
-    n = _Norm(i, x)
+    n = _RoundedBatchNorm(i, x)
     s, m, v = n.vectors(scale, mean, variance)
     gradient, centred, inverse = narrow(dy, n.dtype), n.x - m, n.inverse_deviation(v)
     product, d_offset = n.total(gradient * centred), n.total(gradient)

@@ -54,7 +54,7 @@ def dump_trace(module: ModuleFiles, cost: Mapping[str, float] | None = None) -> 
     between were not dumped. Unreadable files are stages with their text and the reason. `cost` is
     XLA's cost_analysis from the compilation of the module, if known.
     """
-    return Trace(module.name or f"module_{module.number:04d}", _Builder(module, cost or {}).stages())
+    return Trace(module.name or f"module_{module.number:04d}", _TraceBuilder(module, cost or {}).stages())
 
 
 class _Sharing:
@@ -100,7 +100,7 @@ class _Sharing:
 
 
 @dataclass
-class _Builder:
+class _TraceBuilder:
     module: ModuleFiles
     cost: Mapping[str, float] = field(default_factory=dict)
     made: list[Stage] = field(default_factory=list)

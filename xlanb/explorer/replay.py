@@ -264,7 +264,7 @@ class _Decisions(list[Decision]):
 
 
 @dataclass(frozen=True)
-class _Run:
+class _ReplayedRun:
     """A run of a real XLA pass that can be replayed."""
 
     name: str
@@ -340,7 +340,7 @@ def unreplayable(trace: Trace) -> str:
     return ""
 
 
-def _runs(trace: Trace) -> Iterator[_Run]:
+def _runs(trace: Trace) -> Iterator[_ReplayedRun]:
     """Yield the runs that can be replayed, in order.
 
     A pass that changed nothing is not in a dump; that nothing was fused follows from later stages.
@@ -353,14 +353,14 @@ def _runs(trace: Trace) -> Iterator[_Run]:
         within = s.pipeline[-1] if s.pipeline else ""
         if s.name == "fusion" or (s.kind == "hlo_pass" and s.name in DECIDING):
             fusion_seen = fusion_seen or s.name == "fusion"
-            yield _Run(s.name, s.index, s.before, s.after, within, has_layouts)
+            yield _ReplayedRun(s.name, s.index, s.before, s.after, within, has_layouts)
         elif is_cpu and not fusion_seen and _AFTER_LAYOUT in s.pipeline and not _has_fusions(s.before):
             fusion_seen = True
-            yield _Run("fusion", s.index, s.before, s.before, _AFTER_LAYOUT, has_layouts)
+            yield _ReplayedRun("fusion", s.index, s.before, s.before, _AFTER_LAYOUT, has_layouts)
         has_layouts = has_layouts or s.name == "layout-assignment"
 
 
-def _best(run: _Run, names: frozenset[str]) -> Replay:
+def _best(run: _ReplayedRun, names: frozenset[str]) -> Replay:
     """Return the replay by the XLA:CPU release whose options agree best with the real pass."""
     count = sum(len(c.instructions) for c in run.before.computations)
     if count > _LARGEST:
@@ -377,7 +377,7 @@ def _best(run: _Run, names: frozenset[str]) -> Replay:
     return best
 
 
-def _replayed(run: _Run, release: str, names: frozenset[str]) -> Replay:
+def _replayed(run: _ReplayedRun, release: str, names: frozenset[str]) -> Replay:
     module = HloModule.from_record(run.before)
     decisions = _Decisions()
     with observing(decisions), asking(names):
@@ -385,7 +385,7 @@ def _replayed(run: _Run, release: str, names: frozenset[str]) -> Replay:
     return Replay(run.name, run.index, run.before, run.after, module.record(), tuple(decisions), release)
 
 
-def _pass(run: _Run, release: str) -> HloPass:
+def _pass(run: _ReplayedRun, release: str) -> HloPass:
     """Return our pass as a release's XLA:CPU pipeline configures it.
 
     Prefers the same place; otherwise one with the same layout sensitivity.

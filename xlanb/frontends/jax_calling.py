@@ -266,7 +266,7 @@ def _as_scalar(value: complex, leaf: Leaf) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ResultPlacement:
     """The device of results: that of the first argument that is a jax.Array.
 
     `put` is None if arrays cannot be put there directly.
@@ -278,7 +278,7 @@ class _Place:
     is_committed: bool
 
 
-def _place_of(arguments: Sequence[Any]) -> _Place | None:
+def _place_of(arguments: Sequence[Any]) -> _ResultPlacement | None:
     """None where no argument is a jax.Array."""
     array_type = _array_type()
     for value in arguments:
@@ -288,7 +288,7 @@ def _place_of(arguments: Sequence[Any]) -> _Place | None:
 
 
 @functools.lru_cache(maxsize=64)
-def _place_in(sharding: Any, is_committed: bool) -> _Place:
+def _place_in(sharding: Any, is_committed: bool) -> _ResultPlacement:
     """Return the place for a sharding.
 
     `jax.device_put` takes ten times as long as the function it calls, which has no public name.
@@ -296,11 +296,11 @@ def _place_in(sharding: Any, is_committed: bool) -> _Place:
     from jax.sharding import SingleDeviceSharding
 
     if isinstance(sharding, SingleDeviceSharding):
-        return _Place(_batched_device_put(), sharding, list(sharding.device_set), is_committed)
-    return _Place(None, None, [], False)
+        return _ResultPlacement(_batched_device_put(), sharding, list(sharding.device_set), is_committed)
+    return _ResultPlacement(None, None, [], False)
 
 
-def _as_result(array: Any, result: JaxResult, place: _Place | None) -> Any:
+def _as_result(array: Any, result: JaxResult, place: _ResultPlacement | None) -> Any:
     """Convert a result: keys from their bits, a jax.Array if an argument is one.
 
     The array is fresh and has no other reference: if it is aligned, the jax.Array shares its

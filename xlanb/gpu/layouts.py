@@ -135,7 +135,7 @@ class GpuLayouts:
         return is_half and arrays_of(i.shape)[(0,) if isinstance(i.shape, TupleShape) else ()].rank == 4
 
     def _constrain_dot(self, layouts: LayoutConstraints, i: HloInstruction) -> None:
-        sides = [_Side.of(i, n) for n in range(2)]
+        sides = [_DotSide.of(i, n) for n in range(2)]
         for n, side in enumerate(sides):
             if self._wants_minor_contraction(i):
                 order = side.shape.minor_to_major
@@ -165,7 +165,7 @@ class GpuLayouts:
 
 
 @dataclass(frozen=True)
-class _Side:
+class _DotSide:
     """An operand of a dot and the roles of its dimensions."""
 
     shape: ArrayShape
@@ -173,9 +173,9 @@ class _Side:
     contracted: tuple[int, ...]
 
     @staticmethod
-    def of(dot: HloInstruction, number: int) -> _Side:
+    def of(dot: HloInstruction, number: int) -> _DotSide:
         side = ("lhs", "rhs")[number]
-        return _Side(
+        return _DotSide(
             dot.operands[number].array_shape,
             tuple(dot.attributes.get(f"{side}_batch_dims") or ()),
             tuple(dot.attributes.get(f"{side}_contracting_dims") or ()),
@@ -216,7 +216,7 @@ def _laid_out(*groups: Sequence[int]) -> Order:
 
 
 def _dot_takes(dot: HloInstruction, order: Order) -> bool:
-    lhs, rhs = _Side.of(dot, 0), _Side.of(dot, 1)
+    lhs, rhs = _DotSide.of(dot, 0), _DotSide.of(dot, 1)
     dims = list(range(dot.array_shape.rank))
     first, second = len(lhs.batch), len(lhs.batch) + len(lhs.free)
     return is_matrix(order, dims[:first], dims[first:second], dims[second : second + len(rhs.free)])

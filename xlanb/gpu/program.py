@@ -83,12 +83,12 @@ def emit_program(
         UnimplementedError: the back end does not know an instruction; the message shows it.
         UnplannedKernelError: an instruction cannot be written as one kernel.
     """
-    writer = _Writer(assignment, target, line_of)
+    writer = _ProgramWriter(assignment, target, line_of)
     writer.write()
     return LaunchProgram(assignment.module.name, target, tuple(writer.memories), Launches(writer.sequence))
 
 
-class _Writer:
+class _ProgramWriter:
     def __init__(self, assignment: BufferAssignment, target: GpuTarget, line_of: dict[str, int] | None) -> None:
         self.assignment, self.target, self.line_of = assignment, target, line_of
         self.flow = assignment.live

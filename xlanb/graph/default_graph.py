@@ -17,12 +17,12 @@ make_graph: Final[Hook[[], Graph]] = Hook("graph.make_graph")
 """A new graph without nodes; graph.py implements it."""
 
 
-class _Stack(threading.local):
+class _GraphStack(threading.local):
     def __init__(self) -> None:
         self.graphs: list[Graph] = []
 
 
-_STACK = _Stack()
+_STACK = _GraphStack()
 _global: list[Graph] = []  # at most one: the graph outside of every `with`, shared by all threads
 
 

@@ -24,12 +24,12 @@ class SessionLike(Protocol):
         """Run the fetches."""
 
 
-class _Stack(threading.local):
+class _SessionStack(threading.local):
     def __init__(self) -> None:
         self.sessions: list[SessionLike] = []
 
 
-_STACK = _Stack()
+_STACK = _SessionStack()
 
 
 def get_default_session() -> Any:

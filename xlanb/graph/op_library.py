@@ -61,7 +61,7 @@ def arg_types(arg: ArgDef, attrs: Mapping[str, Any], where: str, op_def: OpDef) 
 
 
 @dataclass
-class _Call:
+class _OpCall:
     """A node under construction: the attributes found so far, and the inputs that determined
     them.
     """
@@ -92,7 +92,7 @@ def apply_op(op_type: str, name: str | None = None, /, **keywords: Any) -> Opera
     op_def = get_op(op_type)
     graph = _graph_of(keywords)
     with graph.as_default(), graph.undone_on_error(), graph.name_scope(name or op_type) as scope:
-        call = _Call(op_def, scope.removesuffix("/"), _given_attrs(op_def, keywords, scope))
+        call = _OpCall(op_def, scope.removesuffix("/"), _given_attrs(op_def, keywords, scope))
         for arg in op_def.inputs:
             if arg.name not in keywords:
                 raise GraphTypeError(f"{call.where} lacks the input {arg.name!r}")
@@ -132,7 +132,7 @@ def _given_attrs(op_def: OpDef, keywords: Mapping[str, Any], scope: str) -> dict
     return found
 
 
-def _take_input(call: _Call, arg: ArgDef, value: Any) -> None:
+def _take_input(call: _OpCall, arg: ArgDef, value: Any) -> None:
     wanted = arg.type or call.attrs.get(arg.type_attr)
     preferred = None
     if wanted is None and arg.type_attr:
@@ -170,7 +170,7 @@ def _convert_same(value: Any, dtype: DType | None, arg: ArgDef, *, strict: bool)
     return convert_n_to_tensor(items, dtype, arg.name)
 
 
-def _check_input(call: _Call, arg: ArgDef, tensor: Tensor) -> None:
+def _check_input(call: _OpCall, arg: ArgDef, tensor: Tensor) -> None:
     base = tensor.dtype.base_dtype
     if arg.is_ref and not tensor.dtype.is_ref_dtype:
         raise GraphTypeError(
@@ -190,7 +190,7 @@ def _check_input(call: _Call, arg: ArgDef, tensor: Tensor) -> None:
             )
 
 
-def _infer(call: _Call, attr: str, value: Any, arg_name: str, tensor: Tensor | None = None) -> None:
+def _infer(call: _OpCall, attr: str, value: Any, arg_name: str, tensor: Tensor | None = None) -> None:
     known = call.attrs.setdefault(attr, value)
     if known == value:
         call.said_by.setdefault(attr, arg_name)
@@ -203,7 +203,7 @@ def _infer(call: _Call, attr: str, value: Any, arg_name: str, tensor: Tensor | N
     raise error(f"{call.where}: input {arg_name!r} {what}, but {reason}; they must be the same")
 
 
-def _fill_defaults(call: _Call) -> None:
+def _fill_defaults(call: _OpCall) -> None:
     for definition in call.op_def.attrs:
         if definition.name in call.attrs:
             continue

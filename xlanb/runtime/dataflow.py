@@ -80,7 +80,7 @@ def _is_given(op: Operation, fed: set[Tensor]) -> bool:
     return bool(op.outputs) and all(t in fed for t in op.outputs)
 
 
-class _Frame:
+class _LoopFrame:
     """One execution of a loop: its iterations, and its pending inputs."""
 
     def __init__(self, parent: _Iteration | None, name: str, enters: int) -> None:
@@ -106,7 +106,7 @@ class _Iteration:
 
     __slots__ = ("arrived", "children", "done", "frame", "index", "is_dead", "left", "outstanding")
 
-    def __init__(self, frame: _Frame, index: int) -> None:
+    def __init__(self, frame: _LoopFrame, index: int) -> None:
         self.frame = frame
         self.index = index
         self.outstanding = 0  # nodes queued in it, and frames within it
@@ -114,7 +114,7 @@ class _Iteration:
         self.arrived: dict[Operation, list[Any]] = {}
         self.is_dead: dict[Operation, int] = {}
         self.done: set[Operation] = set()
-        self.children: dict[str, _Frame] = {}
+        self.children: dict[str, _LoopFrame] = {}
 
 
 class DataflowRun:
@@ -124,7 +124,7 @@ class DataflowRun:
         self._plan = plan
         self._run_node = run_node
         self._ready: deque[tuple[Operation, _Iteration, list[Any] | None]] = deque()
-        self._root = _Frame(None, "", 0)
+        self._root = _LoopFrame(None, "", 0)
         self._fetched: dict[Tensor, Any] = {}
         self._wanted = set(plan.fetches)
 
@@ -248,11 +248,11 @@ class DataflowRun:
         where.outstanding += 1
         self._ready.append((op, where, inputs))
 
-    def _child(self, op: Operation, where: _Iteration) -> _Frame:
+    def _child(self, op: Operation, where: _Iteration) -> _LoopFrame:
         name = str(op.attrs.get("frame_name", ""))
         found = where.children.get(name)
         if found is None:
-            found = where.children[name] = _Frame(where, name, self._plan.enters[name])
+            found = where.children[name] = _LoopFrame(where, name, self._plan.enters[name])
             where.frame.outstanding += 1
             where.outstanding += 1
         return found
@@ -272,7 +272,7 @@ class DataflowRun:
             self._deliver(enter, [value], new, is_dead=value is DEAD)
         return new
 
-    def _close(self, frame: _Frame) -> None:
+    def _close(self, frame: _LoopFrame) -> None:
         """When a frame has nothing left to do, mark exits that were never live as dead outside."""
         frame.forget_finished()
         while frame.parent is not None and not frame.outstanding and not frame.enters_to_come:

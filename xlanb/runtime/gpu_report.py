@@ -118,8 +118,8 @@ class GpuReport:
     @cached_property
     def program(self) -> GpuProgram:
         """Kernels, and launches in the order of a run, with roofline times."""
-        walk = _Walk(self)
-        walk.take(self._exe.launches, _Place())
+        walk = _LaunchWalk(self)
+        walk.take(self._exe.launches, _LaunchPlace())
         device = self._exe.device
         return GpuProgram(
             self._exe.hlo_module.name,
@@ -182,7 +182,7 @@ def _together(language: str, comment: str, names: Sequence[str], parts: Sequence
 
 
 @dataclass(frozen=True)
-class _Place:
+class _LaunchPlace:
     """The position of a launch: its parent, the parent's branch, depth, and executions per run."""
 
     parent: int = -1
@@ -192,7 +192,7 @@ class _Place:
 
 
 @dataclass
-class _Walk:
+class _LaunchWalk:
     """Traverses a launch sequence in the order of a run."""
 
     report: GpuReport
@@ -200,7 +200,7 @@ class _Walk:
     launches: list[TimedLaunch] = field(default_factory=list)
     _clock: float = 0.0
 
-    def take(self, sequence: Sequence[Launch], place: _Place) -> None:
+    def take(self, sequence: Sequence[Launch], place: _LaunchPlace) -> None:
         """Add the launches at one position."""
         for launch in sequence:
             number = len(self.launches)
@@ -211,7 +211,7 @@ class _Walk:
                 self.launches.append(TimedLaunch(thunk, times=place.times))
                 for name, inner in _parts(launch):
                     times = min(place.times * (trips or 1), _MOST_TIMES)
-                    self.take(inner, _Place(number, name, place.depth + 1, times))
+                    self.take(inner, _LaunchPlace(number, name, place.depth + 1, times))
                 detail = "" if trips is None else counted(trips, "iteration")
                 is_unknown = isinstance(launch, While) and trips is None
                 self.launches[number] = TimedLaunch(
@@ -225,7 +225,7 @@ class _Walk:
             self.launches.append(TimedLaunch(thunk, _STREAM, start, seconds, place.times, bound))
             self._clock += seconds
 
-    def _thunk(self, launch: Launch, number: int, place: _Place) -> Thunk:
+    def _thunk(self, launch: Launch, number: int, place: _LaunchPlace) -> Thunk:
         kind = (
             "kMemzero"
             if isinstance(launch, Fill) and not launch.byte

@@ -415,7 +415,7 @@ class _Fetches:
             return tuple(parts) if isinstance(item, tuple) else parts
         if _is_composite(item):
             tensors, make = item.fetched()
-            return _Made(make, [self._resolve(t) for t in tensors])
+            return _ComposedFetch(make, [self._resolve(t) for t in tensors])
         try:
             found = self.graph.as_graph_element(item)
         except GraphError as error:
@@ -434,7 +434,7 @@ class _Fetches:
         def fill(item: Any) -> Any:
             if isinstance(item, _Slot):
                 return _own(self.tensors[item.index], np.asarray(values[item.index]))
-            if isinstance(item, _Made):
+            if isinstance(item, _ComposedFetch):
                 return item.make(*(fill(v) for v in item.parts))
             if isinstance(item, dict):
                 return {k: fill(v) for k, v in item.items()}
@@ -447,7 +447,7 @@ class _Fetches:
 
 
 @dataclass(frozen=True)
-class _Made:
+class _ComposedFetch:
     """An object created from the values of several fetches."""
 
     make: Callable[..., Any]

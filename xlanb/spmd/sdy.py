@@ -173,7 +173,7 @@ _TOKEN = re.compile(
 )
 
 
-class _Reader:
+class _TokenReader:
     """Reads the tokens of a sharding."""
 
     def __init__(self, text: str, meshes: MutableMapping[str, Mesh] | None) -> None:
@@ -302,7 +302,7 @@ def parse_sharding(text: str, meshes: MutableMapping[str, Mesh] | None = None) -
     Raises:
         XlanbError: the text is not a sharding.
     """
-    reader = _Reader(text, meshes)
+    reader = _TokenReader(text, meshes)
     reader.accept("#sdy.sharding")
     made = reader.sharding()
     reader.end()
@@ -315,7 +315,7 @@ def parse_shardings(text: str, meshes: MutableMapping[str, Mesh] | None = None) 
     Raises:
         XlanbError: the text is neither.
     """
-    reader = _Reader(text, meshes)
+    reader = _TokenReader(text, meshes)
     if not reader.accept("#sdy.sharding_per_value"):
         return (parse_sharding(text, meshes),)
     reader.expect("<")

@@ -133,7 +133,7 @@ def merge_sharding_if_compatible(
 
 
 @dataclass
-class _Side:
+class _MergeSide:
     """How one side's tiles map to the merged tiles: dimensions kept, and those from replication."""
 
     old: list[int] = field(default_factory=list)
@@ -147,19 +147,19 @@ class _Side:
 
 
 @dataclass
-class _Plan:
+class _MergePlan:
     tiles: list[int]
     replication: int
-    merge: _Side
-    dst: _Side
+    merge: _MergeSide
+    dst: _MergeSide
 
 
-def _plan(to_merge: HloSharding, dst: HloSharding, least: int) -> _Plan | None:
+def _plan(to_merge: HloSharding, dst: HloSharding, least: int) -> _MergePlan | None:
     """Return the merged sharding's tiles.
 
     Returns None if both split a dimension differently, or if there are too few devices.
     """
-    merge_side, dst_side = _Side(), _Side()
+    merge_side, dst_side = _MergeSide(), _MergeSide()
     tiles: list[int] = []
     for d, (a, b) in enumerate(zip(to_merge.data_tile_shape, dst.data_tile_shape, strict=True)):
         if a != b and 1 not in (a, b):
@@ -188,10 +188,10 @@ def _plan(to_merge: HloSharding, dst: HloSharding, least: int) -> _Plan | None:
     replication = devices // count
     if replication > 1:
         tiles.append(replication)
-    return _Plan(tiles, replication, merge_side, dst_side)
+    return _MergePlan(tiles, replication, merge_side, dst_side)
 
 
-def _arrangements(sharding: HloSharding, side: _Side, replication: int, last: int) -> Iterator[Devices]:
+def _arrangements(sharding: HloSharding, side: _MergeSide, replication: int, last: int) -> Iterator[Devices]:
     """Yield one side's devices with replication split into the merged tiles, in each order."""
     if not sharding.has_partial_replication or sharding.dimension(sharding.subgroup_replication_dim) == replication:
         yield sharding.tile_assignment
@@ -207,7 +207,7 @@ def _arrangements(sharding: HloSharding, side: _Side, replication: int, last: in
         yield sharding.tile_assignment.reshape(shape).transpose([perm[p] for p in sorted(perm)])
 
 
-def _by_transposition(to_merge: HloSharding, dst: HloSharding, plan: _Plan) -> Devices | None:
+def _by_transposition(to_merge: HloSharding, dst: HloSharding, plan: _MergePlan) -> Devices | None:
     last = len(dst.dimensions) - 1
     wanted = list(_arrangements(to_merge, plan.merge, plan.replication, last))
     found: Devices | None = None
@@ -218,7 +218,7 @@ def _by_transposition(to_merge: HloSharding, dst: HloSharding, plan: _Plan) -> D
     return found
 
 
-def _by_membership(to_merge: HloSharding, dst: HloSharding, plan: _Plan) -> Devices | None:
+def _by_membership(to_merge: HloSharding, dst: HloSharding, plan: _MergePlan) -> Devices | None:
     """Assign each merged tile the first device that both have in the enclosing tiles.
 
     Returns None if no device is left.

@@ -12,7 +12,7 @@ from typing import Any, Never
 from xlanb.errors import FlagError, nearest
 
 
-class _Parser(argparse.ArgumentParser):
+class _FlagParser(argparse.ArgumentParser):
     """Report command line errors as FlagError, instead of exiting."""
 
     def error(self, message: str) -> Never:
@@ -23,7 +23,7 @@ class _Flags:
     """`tf.flags.FLAGS`: flags as attributes; the command line is parsed when one is first read."""
 
     def __init__(self) -> None:
-        self.__dict__["_parser"] = _Parser(allow_abbrev=False, add_help=True)
+        self.__dict__["_parser"] = _FlagParser(allow_abbrev=False, add_help=True)
         self.__dict__["_values"] = {}
         self.__dict__["_names"] = set()
         self.__dict__["_is_parsed"] = False

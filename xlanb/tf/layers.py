@@ -511,7 +511,7 @@ class Flatten(Layer):
         return result
 
 
-class _Pool(Layer):
+class _PoolLayer(Layer):
     def __init__(
         self,
         rank: int,
@@ -635,7 +635,7 @@ def _pooled(rank: int, kind: str) -> Callable[..., Any]:
         data_format: str = "channels_last",
         name: str | None = None,
     ) -> Any:
-        return _Pool(rank, op_type, label, pool_size, strides, padding, data_format, name)(inputs)
+        return _PoolLayer(rank, op_type, label, pool_size, strides, padding, data_format, name)(inputs)
 
     pooling.__name__ = pooling.__qualname__ = label
     pooling.__doc__ = f"The {kind} of each window, over {rank} spatial dimensions."
@@ -660,14 +660,14 @@ def MaxPooling2D(
     pool_size: Any, strides: Any, padding: str = "valid", data_format: str = "channels_last", name: str | None = None
 ) -> Layer:
     """A layer that takes the largest element of each window."""
-    return _Pool(2, "MaxPool", "max_pooling2d", pool_size, strides, padding, data_format, name)
+    return _PoolLayer(2, "MaxPool", "max_pooling2d", pool_size, strides, padding, data_format, name)
 
 
 def AveragePooling2D(
     pool_size: Any, strides: Any, padding: str = "valid", data_format: str = "channels_last", name: str | None = None
 ) -> Layer:
     """A layer that takes the mean of each window."""
-    return _Pool(2, "AvgPool", "average_pooling2d", pool_size, strides, padding, data_format, name)
+    return _PoolLayer(2, "AvgPool", "average_pooling2d", pool_size, strides, padding, data_format, name)
 
 
 __getattr__ = _naming_the_nearest(__name__)

@@ -93,7 +93,7 @@ def dynamic_rnn(
         state = initial_state if initial_state is not None else _zero_state(cell, batch, dtype)
         if lengths is not None:
             lengths = _checked_lengths(lengths, batch)
-        walk = _Walk(cell, nest.pack_like(inputs, flat), state, lengths, dtype)
+        walk = _TimeWalk(cell, nest.pack_like(inputs, flat), state, lengths, dtype)
         outputs, last = walk.run(parallel_iterations or 32, swap_memory=swap_memory)
         if not time_major:
             outputs = nest.map_structure(_swap_batch_and_time, outputs)
@@ -113,7 +113,7 @@ def _checked_lengths(lengths: Tensor, batch: Any) -> Tensor:
         return identity(lengths, name="CheckSeqLen")
 
 
-class _Walk:
+class _TimeWalk:
     """One walk along time over inputs [time, batch, depth]."""
 
     def __init__(self, cell: Any, inputs: Any, state: Any, lengths: Tensor | None, dtype: Any) -> None:

@@ -58,7 +58,7 @@ class HloPassPipeline(Displayable):
         `records` (and observers) the results have none, as those of `run`, and raising the garbage
         collector's thresholds is up to the caller.
         """
-        return _walk(self, module, _Walk((), 0, snapshots=records, verify=verify))
+        return _walk(self, module, _PipelineWalk((), 0, snapshots=records, verify=verify))
 
     def run_unwatched(self, module: HloModule, passed: Callable[[str], None]) -> None:
         """Run every pass over `module` as `steps` does without records, but create no results.
@@ -196,7 +196,7 @@ class HloPassFix(Displayable):
 
     def steps(self, module: HloModule, *, verify: bool = False, records: bool = True) -> Iterator[PassResult]:
         """As HloPassPipeline.steps."""
-        return _walk(self, module, _Walk((), 0, snapshots=records, verify=verify))
+        return _walk(self, module, _PipelineWalk((), 0, snapshots=records, verify=verify))
 
     def __str__(self) -> str:
         return "\n".join(_tree(self, ""))
@@ -208,7 +208,7 @@ _UNRECORDED_ROUNDS = 3
 AnyPass: TypeAlias = HloPass | HloPassPipeline | HloPassFix
 
 
-class _Walk(NamedTuple):
+class _PipelineWalk(NamedTuple):
     """The state of a walk: the enclosing pipelines, the iteration of the innermost loop, and the
     options of each run.
     """
@@ -226,11 +226,11 @@ def replace_passes(pipeline: HloPassPipeline, passes: Iterable[AnyPass]) -> HloP
 
 def _run(target: AnyPass, module: HloModule, *, verify: bool) -> list[PassResult]:
     with raised_gc_thresholds():
-        return list(_walk(target, module, _Walk((), 0, snapshots=False, verify=verify)))
+        return list(_walk(target, module, _PipelineWalk((), 0, snapshots=False, verify=verify)))
 
 
 @dataclass
-class _State:
+class _FixedPointState:
     """What a walk has seen so far.
 
     `idle` is, by pass, the version of the module that it did not change. `layouts_count` says
@@ -241,8 +241,10 @@ class _State:
     layouts_count: bool = False
 
 
-def _walk(target: AnyPass, module: HloModule, walk: _Walk, state: _State | None = None) -> Iterator[PassResult]:
-    state = state or _State()
+def _walk(
+    target: AnyPass, module: HloModule, walk: _PipelineWalk, state: _FixedPointState | None = None
+) -> Iterator[PassResult]:
+    state = state or _FixedPointState()
     if isinstance(target, HloPassPipeline):
         inside = walk._replace(path=(*walk.path, target.name))
         for p in target.passes:
@@ -286,7 +288,7 @@ def _run_through(
     passed(target.name)
 
 
-def _leaf(hlo_pass: HloPass, module: HloModule, walk: _Walk, state: _State) -> PassResult:
+def _leaf(hlo_pass: HloPass, module: HloModule, walk: _PipelineWalk, state: _FixedPointState) -> PassResult:
     """Run one pass, or skip it.
 
     It is skipped if it left this version of the module unchanged before (a pass is a function of
@@ -328,7 +330,7 @@ def _still(name: str, path: tuple[str, ...], iteration: int) -> PassResult:
     return PassResult(name, False, 0.0, None, None, path, iteration)
 
 
-def _rounds(fix: HloPassFix, module: HloModule, walk: _Walk, state: _State) -> Iterator[PassResult]:
+def _rounds(fix: HloPassFix, module: HloModule, walk: _PipelineWalk, state: _FixedPointState) -> Iterator[PassResult]:
     for n in _until_still(fix, module, watched=walk.snapshots):
         yield from _walk(fix.inner, module, walk._replace(iteration=n), state)
 

@@ -51,7 +51,7 @@ def picture_html(obj: Any) -> str:
 
 
 @dataclass(frozen=True)
-class _Box:
+class _TextBox:
     """A box: its lines of text, its tooltip, its colour ("" outside of clusters)."""
 
     lines: tuple[str, ...]
@@ -103,15 +103,15 @@ def program_svg(flows: Dataflow, sizes: Mapping[str, int] | None = None) -> str:
     members: dict[str, list[str]] = {}
     for name, group in group_of.items():
         members.setdefault(group, []).append(name)
-    boxes: dict[str, _Box] = {}
+    boxes: dict[str, _TextBox] = {}
     for k, name in enumerate(flows.clusters):
         size = (sizes or {}).get(name)
         facts = f"{len(flows.into(name))} in, {len(flows.out_of(name))} out"
         lines = (_short(name), *((f"{size} nodes",) if size else ()), facts)
-        boxes[name] = _Box(lines, f"{name}: {facts}", _PALETTE[k % len(_PALETTE)])
+        boxes[name] = _TextBox(lines, f"{name}: {facts}", _PALETTE[k % len(_PALETTE)])
     for group, names in members.items():
         more = f" + {len(names) - 1} more" if len(names) > 1 else ""
-        boxes[group] = _Box((_short(names[0]) + more,), ", ".join(names[:40]))
+        boxes[group] = _TextBox((_short(names[0]) + more,), ", ".join(names[:40]))
     edges: dict[tuple[str, str], list[Flow]] = {}
     for f in flows:
         edges.setdefault((group_of.get(f.source, f.source), group_of.get(f.target, f.target)), []).append(f)
@@ -159,7 +159,7 @@ def _edge_label(flows: Sequence[Flow]) -> tuple[str, str]:
 
 
 def _svg(
-    drawing: Drawing, boxes: Mapping[str, _Box], labels: Mapping[tuple[str, str], tuple[str, str]], what: str
+    drawing: Drawing, boxes: Mapping[str, _TextBox], labels: Mapping[tuple[str, str], tuple[str, str]], what: str
 ) -> str:
     places = _label_places({edge: drawing.edges[edge] for edge in labels if edge in drawing.edges})
     ends = [places[edge][0] + 4 + len(labels[edge][0]) * _SMALL for edge in places]
@@ -212,7 +212,7 @@ def _edge_svg(points: Sequence[tuple[float, float]], label: tuple[str, str], pla
     )
 
 
-def _box_svg(place: tuple[float, float, float, float], box: _Box) -> str:
+def _box_svg(place: tuple[float, float, float, float], box: _TextBox) -> str:
     x, y, w, h = place
     colour = box.colour or "currentColor"
     opacity = _FILL_OPACITY if box.colour else 0.05
@@ -260,7 +260,7 @@ def diff_svg(diff: ClusteringDiff) -> str:
     parts += _bands(pairs, places, scale, diff)
     for index, (side, place) in enumerate(zip(sides, places, strict=True)):
         for k, (name, (top, size)) in enumerate(place.items()):
-            box = _Box(
+            box = _TextBox(
                 (f"{_short(name)} ({side[name]})",),
                 f"{name}: {side[name]} nodes {('before', 'after')[index]}",
                 _colour(name, k),

@@ -40,7 +40,7 @@ _CHEAP = (
 
 
 @dataclass
-class _Block:
+class _LevelBlock:
     name: str
     lines: list[str] = field(default_factory=list)
 
@@ -56,18 +56,18 @@ def is_light(functions: Collection[Sequence[str]]) -> bool:
     )
 
 
-def _blocks(function: Sequence[str]) -> list[_Block]:
-    blocks: list[_Block] = []
+def _blocks(function: Sequence[str]) -> list[_LevelBlock]:
+    blocks: list[_LevelBlock] = []
     for line in function[:-1]:
         label = _LABEL.match(line)
         if label:
-            blocks.append(_Block(label[1]))
+            blocks.append(_LevelBlock(label[1]))
         elif blocks:
             blocks[-1].lines.append(line)
     return blocks
 
 
-def _is_light(blocks: Sequence[_Block]) -> bool:
+def _is_light(blocks: Sequence[_LevelBlock]) -> bool:
     """The same for one function; loops are checked from the innermost outwards."""
     at = {b.name: k for k, b in enumerate(blocks)}
     vectors: set[str] = set()
@@ -99,7 +99,7 @@ def _is_light(blocks: Sequence[_Block]) -> bool:
     return True
 
 
-def _vectors(blocks: Sequence[_Block]) -> set[str]:
+def _vectors(blocks: Sequence[_LevelBlock]) -> set[str]:
     """The values that are neither addresses nor counters."""
     out: set[str] = set()
     for b in blocks:
@@ -114,13 +114,13 @@ def _vectors(blocks: Sequence[_Block]) -> set[str]:
     return out
 
 
-def _outside(block: _Block) -> set[str]:
+def _outside(block: _LevelBlock) -> set[str]:
     """The values and labels that a block uses but does not define."""
     made = {found[1] for line in block.lines if (found := _DEFINED.match(line))}
     return {v for line in block.lines for v in _VALUE.findall(line)} - made
 
 
-def _moved_bytes(block: _Block) -> int:
+def _moved_bytes(block: _LevelBlock) -> int:
     """Bytes moved per iteration of a one-block loop; 0 if it computes or carries too much."""
     moved, moves, work, phis, steps = 0, 0, 0, 0, 0
     for line in block.lines:

@@ -133,7 +133,7 @@ def emit_program(
         UnplannedKernelError: An instruction's kernel cannot be emitted with these buffers, or not
             as one kernel.
     """
-    emitter = _Emitter(assignment, target, line_of, profile=profile)
+    emitter = _ProgramEmitter(assignment, target, line_of, profile=profile)
     emitter.emit()
     m = emitter.module
     return Program(
@@ -149,7 +149,7 @@ def emit_program(
     )
 
 
-class _Emitter:
+class _ProgramEmitter:
     def __init__(
         self,
         assignment: BufferAssignment,

@@ -60,11 +60,11 @@ def static_calls(kernel: Function) -> tuple[StaticCall, ...] | None:
     only_calls = kernel.ready and kernel.calls_only and not kernel.outlined and kernel.result is VOID
     if not only_calls or kernel.size > _MOST_LINES:
         return None
-    reader = _Reader({f"%{p.name}": k for k, p in enumerate(kernel.parameters)})
+    reader = _CallReader({f"%{p.name}": k for k, p in enumerate(kernel.parameters)})
     return tuple(reader.calls) if all(map(reader.take, kernel.body)) and reader.calls else None
 
 
-class _Reader:
+class _CallReader:
     """Interprets instructions: tracks the value of each name, and the words of each context."""
 
     def __init__(self, parameters: Mapping[str, int]) -> None:

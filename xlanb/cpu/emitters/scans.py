@@ -95,11 +95,11 @@ def emit_cumulative(k: Kernel) -> bool:
     scan = cumulative(k.root)
     if scan is None:
         return False
-    _Scan(k, scan).emit()
+    _ScanEmitter(k, scan).emit()
     return True
 
 
-class _Scan:
+class _ScanEmitter:
     """Emits a running fold line by line, the state in registers: of one line, or a line per lane.
 
     `others` are the other dimensions of more than one element, slowest first; the last `minor_dims`

@@ -143,7 +143,7 @@ def emit_shared_reduce(e: Elemental, i: HloInstruction, op: Op | None, output: I
         return False
     f, t, (outer, rows, columns) = e.f, array_of(i).element_type, _form(i) or (0, 0, 0)
     fold = Fold(op, of, t, f.target.vector_bits // t.bits)
-    kernel = _Kernel(e, i, fold, pointers, output.pointer)
+    kernel = _SharedKernel(e, i, fold, pointers, output.pointer)
     if columns == 1:
         least = costs.COMMON.row_vectors * fold.width
         if rows < least:
@@ -179,7 +179,7 @@ def emit_scaled_reduce(e: Elemental, i: HloInstruction, op: Op | None, scale: Hl
 
 
 @dataclass(frozen=True)
-class _Kernel:
+class _SharedKernel:
     """A kernel that calls a routine on the arrays at `sources`; threads share it."""
 
     e: Elemental

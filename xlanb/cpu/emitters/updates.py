@@ -96,7 +96,7 @@ def _pad_between(k: Kernel) -> bool:
 @emitter(Op.SCATTER)
 def _scatter(k: Kernel) -> bool:
     """Combine update after update into the result; windows that do not fit are skipped whole."""
-    made = _Scatter(k)
+    made = _ScatterEmitter(k)
     for operand, leaf in zip(made.operands, made.leaves, strict=True):
         _copy_in(k, operand, leaf)
     if made.update.element_count:
@@ -104,7 +104,7 @@ def _scatter(k: Kernel) -> bool:
     return True
 
 
-class _Scatter(Scatter):
+class _ScatterEmitter(Scatter):
     """Emits a scatter's updates, window by window, vectorized along their fastest dimension."""
 
     def __init__(self, k: Kernel) -> None:

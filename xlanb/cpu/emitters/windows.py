@@ -40,11 +40,11 @@ def emit_windows(k: Kernel) -> bool:
     source = array_of(inputs[0])
     if source.element_count == 0 or any(array_in_order(k.e, o, source) is None for o in inputs):
         return False
-    _Windows(k).emit()
+    _WindowFolds(k).emit()
     return True
 
 
-class _Windows:
+class _WindowFolds:
     """Emits window reductions.
 
     `dims` are the result's dimensions, slowest first; `windowed` those with windows of several

@@ -155,7 +155,7 @@ def _write_fail(m: NativeModule) -> NativeFunction:
 
 
 @dataclass(frozen=True)
-class _Call:
+class _EntryCall:
     """One call being emitted: the table, and the arrays of pointers on the stack."""
 
     f: Function
@@ -184,7 +184,7 @@ def _write_entry(m: NativeModule, parts: _Parts) -> None:
     def entry(f: Function, self: Value, given: Value, count: Value) -> Value:
         number = f.call(PTR, "PyTuple_GetItem", self, f.const(I64, _TABLE))
         table = Fields(f.call(PTR, "PyLong_AsVoidPtr", number), TableLayout)
-        call = _Call(f, self, table, given, count)
+        call = _EntryCall(f, self, table, given, count)
         arguments, results = table["arguments"].load(), table["results"].load()
         with f.when(arguments.differs(count)):
             f.give(call.unusual())
@@ -199,7 +199,7 @@ def _write_entry(m: NativeModule, parts: _Parts) -> None:
         return _give_results(call, objects, results, parts)
 
 
-def _check_arguments(call: _Call, parts: _Parts, args: Value) -> None:
+def _check_arguments(call: _EntryCall, parts: _Parts, args: Value) -> None:
     """Store the arguments' addresses; if one does not fit, pass the call to Python."""
     f = call.f
     with f.loop(call.count, guarded=True) as index:
@@ -210,7 +210,9 @@ def _check_arguments(call: _Call, parts: _Parts, args: Value) -> None:
         element(args, k, PTR).store(Fields(given, PyArrayObject)["data"].load())
 
 
-def _make_results(call: _Call, parts: _Parts, arguments: Value, args: Value, places: Value, objects: Value) -> Value:
+def _make_results(
+    call: _EntryCall, parts: _Parts, arguments: Value, args: Value, places: Value, objects: Value
+) -> Value:
     """Allocate the results, up to the first for which there is no memory; return their count."""
     f = call.f
     place = parts.place(f, call.entry(f.const(I64, 0)), args, arguments)
@@ -227,7 +229,7 @@ def _make_results(call: _Call, parts: _Parts, arguments: Value, args: Value, pla
     return loop.values[0]
 
 
-def _run(call: _Call, parts: _Parts, args: Value, places: Value, objects: Value, results: Value) -> None:
+def _run(call: _EntryCall, parts: _Parts, args: Value, places: Value, objects: Value, results: Value) -> None:
     """Run the program with an arena; if it does not end normally, end the call here."""
     f, table = call.f, call.table
 
@@ -262,7 +264,7 @@ def _run(call: _Call, parts: _Parts, args: Value, places: Value, objects: Value,
         give_up(explain=True)
 
 
-def _give_results(call: _Call, objects: Value, results: Value, parts: _Parts) -> Value:
+def _give_results(call: _EntryCall, objects: Value, results: Value, parts: _Parts) -> Value:
     """Return the only result, or the tuple of all."""
     f = call.f
     with f.when((call.table["flags"].load() & GIVES_TUPLE).equals(0)):

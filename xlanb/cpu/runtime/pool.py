@@ -92,7 +92,7 @@ class _Job(ctypes.Structure):
 
 
 @dataclass(frozen=True)
-class _Pool:
+class _PoolVariables:
     """The variables, on separate cache lines if several threads write them."""
 
     ticket: NativeVariable
@@ -107,9 +107,9 @@ class _Pool:
     processors: Processors
 
     @staticmethod
-    def of(m: NativeModule) -> _Pool:
+    def of(m: NativeModule) -> _PoolVariables:
         """The variables of a module."""
-        return _Pool(
+        return _PoolVariables(
             m.variable("ticket", I64, 8, first=_CLOSED),
             m.variable("done", I64, 8),
             m.variable("job", I64, 8),
@@ -139,7 +139,7 @@ class _Pool:
 
 
 @dataclass(frozen=True)
-class _Work:
+class _SharedWork:
     """What workers and callers share.
 
     `claim(generation, chunks, own)` returns the number of a part, or -1; `run(job..., number,
@@ -153,9 +153,9 @@ class _Work:
 
 def write(m: NativeModule) -> None:
     """Emit the pool."""
-    pool = _Pool.of(m)
+    pool = _PoolVariables.of(m)
     first, last = (_write_claim(m, pool, from_end=from_end) for from_end in (False, True))
-    work = _Work(first, last, _write_run(m, pool))
+    work = _SharedWork(first, last, _write_run(m, pool))
     make = _write_create(m, pool, _write_worker(m, pool, _write_member(m, pool, work)))
     poll = _write_poll(m)
     finish = _write_finish(m, pool, poll)
@@ -166,7 +166,7 @@ def write(m: NativeModule) -> None:
 # -- parts -----------------------------------------------------------------------------------------
 
 
-def _write_claim(m: NativeModule, pool: _Pool, *, from_end: bool) -> NativeFunction:
+def _write_claim(m: NativeModule, pool: _PoolVariables, *, from_end: bool) -> NativeFunction:
     """Emit a claim: the caller claims from the front, workers from the end."""
 
     @m.define("claim.last" if from_end else "claim.first", I64, generation=I64, chunks=I64)
@@ -192,7 +192,7 @@ def _write_chunk(f: Function, job: dict[str, Value], k: Value, slot: Value) -> N
     f.call_pointer(job["part"], job["context"], low, high, slot)
 
 
-def _write_run(m: NativeModule, pool: _Pool) -> NativeFunction:
+def _write_run(m: NativeModule, pool: _PoolVariables) -> NativeFunction:
     @m.define("run.part", VOID, part=PTR, context=PTR, count=I64, chunks=I64, k=I64, slot=I64)
     def run(f: Function, part: Value, context: Value, count: Value, chunks: Value, k: Value, slot: Value) -> None:
         """Run a claimed part, unless the job is abandoned, and count it."""
@@ -208,7 +208,7 @@ def _write_run(m: NativeModule, pool: _Pool) -> NativeFunction:
 # -- workers ---------------------------------------------------------------------------------------
 
 
-def _write_member(m: NativeModule, pool: _Pool, work: _Work) -> NativeFunction:
+def _write_member(m: NativeModule, pool: _PoolVariables, work: _SharedWork) -> NativeFunction:
     @m.define("member", VOID, generation=I64, slot=I64)
     def member(f: Function, generation: Value, slot: Value) -> None:
         """Run a worker's share of a job."""
@@ -225,7 +225,7 @@ def _write_member(m: NativeModule, pool: _Pool, work: _Work) -> NativeFunction:
     return member
 
 
-def _write_worker(m: NativeModule, pool: _Pool, member: NativeFunction) -> NativeFunction:
+def _write_worker(m: NativeModule, pool: _PoolVariables, member: NativeFunction) -> NativeFunction:
     @m.define("sleep", VOID, seen=I32, slot=I32)
     def sleep(f: Function, seen: Value, slot: Value) -> None:
         """Sleep until there is a job or, beyond the limit, until the limit changes."""
@@ -270,7 +270,7 @@ def _write_worker(m: NativeModule, pool: _Pool, member: NativeFunction) -> Nativ
     return worker
 
 
-def _write_create(m: NativeModule, pool: _Pool, worker: NativeFunction) -> NativeFunction:
+def _write_create(m: NativeModule, pool: _PoolVariables, worker: NativeFunction) -> NativeFunction:
     @m.define("create", VOID, threads=I64)
     def create(f: Function, threads: Value) -> None:
         """Start workers until there are this many threads, including the caller.
@@ -315,7 +315,7 @@ def _write_alone(m: NativeModule, poll: NativeFunction) -> NativeFunction:
     return alone
 
 
-def _write_finish(m: NativeModule, pool: _Pool, poll: NativeFunction) -> NativeFunction:
+def _write_finish(m: NativeModule, pool: _PoolVariables, poll: NativeFunction) -> NativeFunction:
     @m.define("finish", VOID, chunks=I64, patience=I64)
     def finish(f: Function, chunks: Value, patience: Value) -> None:
         """Wait until all parts are counted, and release the pool."""
@@ -345,7 +345,12 @@ def _write_finish(m: NativeModule, pool: _Pool, poll: NativeFunction) -> NativeF
 
 
 def _write_own(
-    m: NativeModule, pool: _Pool, work: _Work, poll: NativeFunction, create: NativeFunction, finish: NativeFunction
+    m: NativeModule,
+    pool: _PoolVariables,
+    work: _SharedWork,
+    poll: NativeFunction,
+    create: NativeFunction,
+    finish: NativeFunction,
 ) -> NativeFunction:
     @m.define("publish", I64, part=PTR, context=PTR, count=I64, chunks=I64, threads=I64)
     def publish(f: Function, part: Value, context: Value, count: Value, chunks: Value, threads: Value) -> Value:
@@ -387,7 +392,7 @@ def _write_own(
     return own
 
 
-def _write_parallel(m: NativeModule, pool: _Pool, alone: NativeFunction, own: NativeFunction) -> None:
+def _write_parallel(m: NativeModule, pool: _PoolVariables, alone: NativeFunction, own: NativeFunction) -> None:
     @m.define(PARALLEL, VOID, exported=True, part=PTR, context=PTR, count=I64, wanted=I64, threads=I64)
     def parallel(f: Function, part: Value, context: Value, count: Value, wanted: Value, threads: Value) -> None:
         chunks = wanted.umin(MOST)
@@ -402,7 +407,7 @@ def _write_parallel(m: NativeModule, pool: _Pool, alone: NativeFunction, own: Na
         alone(f, part, context, count, chunks)
 
 
-def _write_reset(m: NativeModule, pool: _Pool) -> None:
+def _write_reset(m: NativeModule, pool: _PoolVariables) -> None:
     @m.define(_RESET, VOID, exported=True)
     def reset(f: Function) -> None:
         """Reset in the child of a fork: there are no workers, and no jobs of other threads."""

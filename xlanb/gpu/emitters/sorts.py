@@ -32,7 +32,7 @@ _THREADS = 128
 
 
 @dataclass(frozen=True)
-class _Step:
+class _SortStep:
     """A step of the network.
 
     It compares elements whose positions differ by `mask`; `distance` is the highest bit of that.
@@ -46,11 +46,11 @@ class _Step:
         return self.mask.bit_length() - 1
 
 
-def steps(length: int) -> list[_Step]:
+def steps(length: int) -> list[_SortStep]:
     """Return the steps of the network for a row of this length."""
     stages = max(length - 1, 0).bit_length()
     return [
-        _Step(2 ** (stage + 1) - 1 if step == stage else 2**step)
+        _SortStep(2 ** (stage + 1) - 1 if step == stage else 2**step)
         for stage in range(stages)
         for step in range(stage, -1, -1)
     ]
@@ -143,7 +143,7 @@ class _Sort:
 
     # -- in global memory --------------------------------------------------------------------------
 
-    def emit_step(self, step: _Step, *, first: bool) -> None:
+    def emit_step(self, step: _SortStep, *, first: bool) -> None:
         """Write one step over whole rows."""
         pairs = 1 << max((self.length - 1).bit_length() - 1, 0)
         total = pairs * self.lines
@@ -182,7 +182,7 @@ class _Sort:
 
     # -- in shared memory --------------------------------------------------------------------------
 
-    def emit_tiles(self, steps_: Sequence[_Step], *, first: bool) -> None:
+    def emit_tiles(self, steps_: Sequence[_SortStep], *, first: bool) -> None:
         """Write steps within tiles: each block loads a tile, does all steps, and stores it."""
         tiles = -(-self.length // self.tile)
         threads = max(32, self.tile // 2)
@@ -242,7 +242,7 @@ class _Sort:
                 store(PrimitiveType.S32, places, high, at[0])
 
 
-def _partners(k: GpuKernelFunction, pair: Ix, step: _Step) -> tuple[Ix, Ix]:
+def _partners(k: GpuKernelFunction, pair: Ix, step: _SortStep) -> tuple[Ix, Ix]:
     """Return the two positions that a step compares, the lesser first."""
     f, distance = k.f, step.distance
     wide = f.value(pair)

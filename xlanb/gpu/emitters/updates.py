@@ -91,7 +91,7 @@ def emit_update(lowering: Lowering) -> bool:
 
 def emit_scatter(lowering: Lowering) -> None:
     """Copy the operands to the results, unless they share memory; then combine the updates."""
-    made = _Scatter(lowering.root)
+    made = _ScatterKernel(lowering.root)
     for operand, leaf in zip(made.operands, made.leaves, strict=True):
         if array_of(operand).element_count:
             put_in_place(lowering, operand, leaf)
@@ -106,7 +106,7 @@ def emit_scatter(lowering: Lowering) -> None:
         k.each(count, lambda q: made.element(k, q))
 
 
-class _Scatter(Scatter):
+class _ScatterKernel(Scatter):
     """A scatter in which each thread takes one update element, or one thread takes all."""
 
     @cached_property
@@ -159,7 +159,9 @@ class _Scatter(Scatter):
         combine_atomically(k, array, index, new[0], self)
 
 
-def combine_atomically(k: GpuKernelFunction, array: IrArray, index: Index, value: Element, scatter: _Scatter) -> None:
+def combine_atomically(
+    k: GpuKernelFunction, array: IrArray, index: Index, value: Element, scatter: _ScatterKernel
+) -> None:
     """Combine a value into an element that other threads update too."""
     f, t = k.f, array.shape.element_type
     target = scatter.instruction.to_apply
@@ -193,7 +195,7 @@ def _modify(k: GpuKernelFunction, name: str, address: Value, value: Value) -> No
     k.f.let(value.type, f'atomicrmw {name} {address!r}, {value!r} syncscope("device") monotonic')
 
 
-def _combined(k: GpuKernelFunction, scatter: _Scatter, t: PrimitiveType, old: Value, value: Element) -> Value:
+def _combined(k: GpuKernelFunction, scatter: _ScatterKernel, t: PrimitiveType, old: Value, value: Element) -> Value:
     made = k.e.apply(scatter.instruction.to_apply, [from_memory(k.f, t, old), value])[0]
     return to_memory(k.f, t, real(made))
 

@@ -54,7 +54,7 @@ _SIZES = {"i8": 1, "i16": 2, "half": 2, "i32": 4, "float": 4, "i64": 8, "double"
 
 
 @dataclass
-class _Kernel:
+class _RewrittenKernel:
     """A kernel being rewritten."""
 
     waits: bool
@@ -88,7 +88,7 @@ def rewritten(code: LaunchedCode, prefix: str) -> tuple[list[str], list[str], st
     Raises:
         CompilationError: an NVVM intrinsic is not supported here.
     """
-    k = _Kernel(code.waits)
+    k = _RewrittenKernel(code.waits)
     lines = code.ir.split("\n")
     own = {m[1] for line in lines if (m := re.match(r"^@([\w.$-]+) = ", line)) and not line.startswith("@shared")}
     own |= {m[1] for line in lines if (m := re.match(r"^define internal \S+(?: x \S+)? @([\w.$-]+)\(", line))}
@@ -120,14 +120,14 @@ def rewritten(code: LaunchedCode, prefix: str) -> tuple[list[str], list[str], st
     return outside, declarations, text
 
 
-def _place(k: _Kernel, found: re.Match[str]) -> None:
+def _place(k: _RewrittenKernel, found: re.Match[str]) -> None:
     """Assign an array of shared memory its place in the block's."""
     name, count, type_, align = found[1], int(found[2]), found[3], int(found[4])
     at = -(-k.size // align) * align
     k.offsets[name], k.size = at, at + count * _SIZES[type_]
 
 
-def _body(k: _Kernel, lines: list[str], prefix: str) -> Iterator[str]:
+def _body(k: _RewrittenKernel, lines: list[str], prefix: str) -> Iterator[str]:
     found = _DEFINE.match(lines[0])
     if found is None:
         raise CompilationError("not a kernel definition")
@@ -156,7 +156,7 @@ def _body(k: _Kernel, lines: list[str], prefix: str) -> Iterator[str]:
             yield from _instruction(k, line)
 
 
-def _instruction(k: _Kernel, line: str) -> Iterator[str]:
+def _instruction(k: _RewrittenKernel, line: str) -> Iterator[str]:
     shuffle, mma = _SHUFFLE.match(line), _MMA.match(line)
     if mma is not None:
         yield from _multiply(k, *mma.groups())
@@ -176,7 +176,7 @@ def _register(found: re.Match[str]) -> str:
     return known.get(found[1], found[0])
 
 
-def _begin(k: _Kernel) -> Iterator[str]:
+def _begin(k: _RewrittenKernel) -> Iterator[str]:
     """Yield the first instructions of the entry block."""
     if not k.waits:
         if k.offsets:
@@ -234,7 +234,7 @@ def _end() -> Iterator[str]:
     yield "}"
 
 
-def _suspend(k: _Kernel, state: int) -> Iterator[str]:
+def _suspend(k: _RewrittenKernel, state: int) -> Iterator[str]:
     """Suspend; the current basic block continues under another name."""
     found, following = k.fresh("woken"), k.fresh("after")
     yield f"  store i32 {state}, ptr %emu.state"
@@ -244,7 +244,7 @@ def _suspend(k: _Kernel, state: int) -> Iterator[str]:
     k.ends[k.block] = following
 
 
-def _shuffle(k: _Kernel, result: str, type_: str, how: str, _: str, value: str, lane: str) -> Iterator[str]:
+def _shuffle(k: _RewrittenKernel, result: str, type_: str, how: str, _: str, value: str, lane: str) -> Iterator[str]:
     """Write a shuffle through two slots per thread, used in turn.
 
     A thread reuses a slot only after all threads have read it.
@@ -271,7 +271,7 @@ def _shuffle(k: _Kernel, result: str, type_: str, how: str, _: str, value: str, 
     yield f"  {result} = load {type_}, ptr {theirs}"
 
 
-def _multiply(k: _Kernel, result: str, type_: str, kind: str, arguments: str) -> Iterator[str]:
+def _multiply(k: _RewrittenKernel, result: str, type_: str, kind: str, arguments: str) -> Iterator[str]:
     """Write a product of fragments: a lane stores its words, then computes its results."""
     turn, base, following, first, own = (f"%{k.fresh(n)}" for n in ("turn", "base", "next", "first", "lane"))
     given = arguments.split(", ")
@@ -298,7 +298,7 @@ def _multiply(k: _Kernel, result: str, type_: str, kind: str, arguments: str) ->
         made = name
 
 
-def _source_lane(k: _Kernel, how: str, own: str, lane: str, result: str) -> Iterator[str]:
+def _source_lane(k: _RewrittenKernel, how: str, own: str, lane: str, result: str) -> Iterator[str]:
     """Return the lane that a shuffle reads (PTX ISA, shfl.sync, segments of 32 lanes)."""
     if how == "bfly":
         yield f"  {result} = xor i32 {own}, {lane}"
@@ -311,7 +311,7 @@ def _source_lane(k: _Kernel, how: str, own: str, lane: str, result: str) -> Iter
         yield f"  {result} = select i1 {inside}, i32 {moved}, i32 {own}"
 
 
-def _with_ends(k: _Kernel, lines: list[str]) -> Iterator[str]:
+def _with_ends(k: _RewrittenKernel, lines: list[str]) -> Iterator[str]:
     """Return the lines with phis renamed to the blocks in which predecessors end."""
     for line in lines:
         if " = phi " in line and not line.startswith("  %emu."):
@@ -320,5 +320,5 @@ def _with_ends(k: _Kernel, lines: list[str]) -> Iterator[str]:
             yield line
 
 
-def _last(k: _Kernel, block: str) -> str:
+def _last(k: _RewrittenKernel, block: str) -> str:
     return k.ends.get(block, block)

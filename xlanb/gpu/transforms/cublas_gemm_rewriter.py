@@ -205,7 +205,7 @@ def _is_new_call(i: HloInstruction) -> bool:
 
 
 @dataclass(frozen=True)
-class _Use:
+class _GemmUse:
     """A use of a call's result, directly or through a slice, bitcast or conversion.
 
     `path` are the instructions in between.
@@ -239,7 +239,7 @@ class _Use:
         return all(i.user_count == 1 and not i.is_root for i in chain) and self.call.uses_by(read[0]) == 1
 
 
-def _uses(i: HloInstruction, *between: frozenset[O]) -> list[_Use]:
+def _uses(i: HloInstruction, *between: frozenset[O]) -> list[_GemmUse]:
     """Return the operands of an instruction that are results of calls.
 
     Between them there may be at most one instruction of each set in `between`.
@@ -252,19 +252,19 @@ def _uses(i: HloInstruction, *between: frozenset[O]) -> list[_Use]:
                 path.insert(0, o)
                 o = o.operands[0]
         if _is_new_call(o):
-            found.append(_Use(i, o, tuple(path), n))
+            found.append(_GemmUse(i, o, tuple(path), n))
     return found
 
 
 _SLICE, _BITCAST, _CONVERT = frozenset((O.SLICE,)), frozenset((O.BITCAST,)), frozenset((O.CONVERT,))
 
 
-def _holds(action: str, conditions: Sequence[Condition[_Use]], use: _Use) -> bool:
+def _holds(action: str, conditions: Sequence[Condition[_GemmUse]], use: _GemmUse) -> bool:
     return decide(action, (use.instruction.name, use.call.name), conditions, use)
 
 
 def _renew(
-    use: _Use,
+    use: _GemmUse,
     operands: Sequence[HloInstruction],
     element_type: T | None = None,
     *,
@@ -288,14 +288,14 @@ def _renew(
     c.replace(use.instruction, made)
 
 
-_ALONE: Final[Condition[_Use]] = Condition(
+_ALONE: Final[Condition[_GemmUse]] = Condition(
     "the product has no other users", lambda u: u.is_alone, lambda u: f"{u.call.name} has {u.call.user_count} users"
 )
-_WAITS: Final[Condition[_Use]] = Condition(
+_WAITS: Final[Condition[_GemmUse]] = Condition(
     "it has no control dependencies",
     lambda u: not any(i.control_predecessors or i.control_successors for i in (u.instruction, u.call, *u.path)),
 )
-_FLOATING: Final[Condition[_Use]] = Condition(
+_FLOATING: Final[Condition[_GemmUse]] = Condition(
     "cublasLt supports epilogues for the type",
     lambda u: u.is_lt and u.call.shape.element_type in _EPILOGUE_TYPES,
     lambda u: str(u.call.shape.element_type),
@@ -321,18 +321,18 @@ def _number(value: float) -> float:
 _ALPHA: Final = (
     _WAITS,
     _ALONE,
-    Condition[_Use](
+    Condition[_GemmUse](
         "it is multiplied by a constant",
         lambda u: u.other.opcode is O.BROADCAST and u.other.user_count == 1 and _scalar(u.other) is not None,
     ),
-    Condition[_Use]("the product is not of integer type", lambda u: u.call.shape.element_type is not T.S32),
-    Condition[_Use]("the call does not add anything yet", lambda u: len(u.call.operands) == 2),
-    Condition[_Use]("the call has no activation yet", lambda u: u.settings["epilogue"] == "DEFAULT"),
+    Condition[_GemmUse]("the product is not of integer type", lambda u: u.call.shape.element_type is not T.S32),
+    Condition[_GemmUse]("the call does not add anything yet", lambda u: len(u.call.operands) == 2),
+    Condition[_GemmUse]("the call has no activation yet", lambda u: u.settings["epilogue"] == "DEFAULT"),
 )
 
 
 @reason("multiply(dot, s) => dot with a scale")
-def _factor(use: _Use) -> bool:
+def _factor(use: _GemmUse) -> bool:
     factor = _scalar(use.other)
     if not _holds("scale in the call", _ALPHA, use) or factor is None:
         return False
@@ -345,7 +345,7 @@ def _factor(use: _Use) -> bool:
 # -- addends ---------------------------------------------------------------------------------------
 
 
-def _vector_objection(u: _Use) -> str:
+def _vector_objection(u: _GemmUse) -> str:
     """Return why a broadcast cannot be added as a vector along the last dimension, or ""."""
     made = u.other
     if made.opcode is not O.BROADCAST or made.operands[0].array_shape.rank != 1:
@@ -374,7 +374,7 @@ _VECTOR: Final = (
     _WAITS,
     _ALONE,
     _FLOATING,
-    Condition[_Use](
+    Condition[_GemmUse](
         "the call has no activation yet",
         lambda u: u.settings["epilogue"] == "DEFAULT",
         lambda u: str(u.settings["epilogue"]),
@@ -384,7 +384,7 @@ _VECTOR: Final = (
 
 
 @reason("add(dot, broadcast(v)) => dot with a vector")
-def _vector(use: _Use) -> bool:
+def _vector(use: _GemmUse) -> bool:
     if not _holds("add a vector in the call", _VECTOR, use):
         return False
     _renew(use, (*use.call.operands, use.other.operands[0]), epilogue="BIAS")
@@ -407,14 +407,14 @@ def _may_be_overwritten(i: HloInstruction) -> bool:
     return str(i.get("parameter_number")) in donated
 
 
-def _slice_objection(u: _Use) -> str:
+def _slice_objection(u: _GemmUse) -> str:
     for s in u.path:
         if s.opcode is O.SLICE and any(d.start or d.stride != 1 for d in s.attributes["slice"]):
             return f"{s.name} does not start at 0"
     return ""
 
 
-def _added_type(u: _Use) -> bool:
+def _added_type(u: _GemmUse) -> bool:
     """Whether the call may return the sum's type.
 
     That is its own type, or the type of a result with no further computation.
@@ -430,19 +430,19 @@ def _added_type(u: _Use) -> bool:
 _ARRAY: Final = (
     _WAITS,
     _ALONE,
-    Condition[_Use](
+    Condition[_GemmUse](
         "it is not a broadcast, which would have to be materialized", lambda u: u.other.opcode is not O.BROADCAST
     ),
-    Condition[_Use]("the product is not of integer type", lambda u: u.call.shape.element_type is not T.S32),
-    Condition[_Use]("the call supports the type of the sum", _added_type),
+    Condition[_GemmUse]("the product is not of integer type", lambda u: u.call.shape.element_type is not T.S32),
+    Condition[_GemmUse]("the call supports the type of the sum", _added_type),
     objecting("the product is sliced only at its ends", _slice_objection),
-    Condition[_Use]("no array is added yet", lambda u: float(u.settings["beta"]) == 0),
-    Condition[_Use](
+    Condition[_GemmUse]("no array is added yet", lambda u: float(u.settings["beta"]) == 0),
+    Condition[_GemmUse](
         "the call has no activation yet",
         lambda u: u.settings["epilogue"] in ("DEFAULT", "BIAS"),
         lambda u: str(u.settings["epilogue"]),
     ),
-    Condition[_Use](
+    Condition[_GemmUse](
         "the call need not write the result into the array's buffer, or may overwrite it",
         lambda u: u.is_lt or _may_be_overwritten(u.other),
     ),
@@ -450,7 +450,7 @@ _ARRAY: Final = (
 
 
 @reason("add(dot, C) => dot with an array")
-def _array(use: _Use) -> bool:
+def _array(use: _GemmUse) -> bool:
     if not _holds("add an array in the call", _ARRAY, use):
         return False
     call, c, addend = use.call, use.call.parent, use.other
@@ -478,7 +478,7 @@ def _padded(i: HloInstruction, shape: ArrayShape) -> HloInstruction:
 
 # -- activations -----------------------------------------------------------------------------------
 
-_APPLIED: Final[Condition[_Use]] = Condition(
+_APPLIED: Final[Condition[_GemmUse]] = Condition(
     "the call has no activation yet",
     lambda u: u.settings["epilogue"] in ("DEFAULT", "BIAS"),
     lambda u: str(u.settings["epilogue"]),
@@ -488,23 +488,23 @@ _RELU: Final = (
     _ALONE,
     _FLOATING,
     _APPLIED,
-    Condition[_Use]("the other operand is 0", lambda u: u.other.opcode is O.BROADCAST and _scalar(u.other) == 0),
+    Condition[_GemmUse]("the other operand is 0", lambda u: u.other.opcode is O.BROADCAST and _scalar(u.other) == 0),
 )
 
 
 @reason("maximum(dot, 0) => dot with a ReLU")
-def _relu(use: _Use) -> bool:
+def _relu(use: _GemmUse) -> bool:
     if not _holds("apply a ReLU in the call", _RELU, use):
         return False
     _renew(use, use.call.operands, epilogue=_with("RELU", use))
     return True
 
 
-def _with(activation: str, use: _Use) -> str:
+def _with(activation: str, use: _GemmUse) -> str:
     return f"BIAS_{activation}" if use.settings["epilogue"] == "BIAS" else activation
 
 
-def _is_gelu(u: _Use) -> bool:
+def _is_gelu(u: _GemmUse) -> bool:
     """Whether the other operand is (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2, for product x."""
     x = u.instruction.operands[u.operand]
 
@@ -551,8 +551,8 @@ _GELU: Final = (
     _WAITS,
     _FLOATING,
     _APPLIED,
-    Condition[_Use]("it is multiplied by the other factor of a GELU", _is_gelu),
-    Condition[_Use](
+    Condition[_GemmUse]("it is multiplied by the other factor of a GELU", _is_gelu),
+    Condition[_GemmUse](
         "the product has no other users",
         lambda u: (
             not any(i.is_root for i in (u.call, *u.path))
@@ -564,7 +564,7 @@ _GELU: Final = (
 
 
 @reason("multiply(dot, (1 + tanh(..)) / 2) => dot with a GELU")
-def _gelu(use: _Use) -> bool:
+def _gelu(use: _GemmUse) -> bool:
     if not _holds("apply a GELU in the call", _GELU, use):
         return False
     _renew(use, use.call.operands, epilogue=_with("GELU", use))

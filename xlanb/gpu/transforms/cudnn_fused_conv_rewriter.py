@@ -97,7 +97,7 @@ def _labels(call: HloInstruction) -> ConvolutionDimensionNumbers:
 
 
 @dataclass(frozen=True)
-class _Use:
+class _ConvUse:
     """A use of a call's result."""
 
     instruction: HloInstruction
@@ -125,13 +125,13 @@ def _settings(call: HloInstruction) -> dict[str, Any]:
     return found | given
 
 
-def _use(i: HloInstruction, opcode: O) -> _Use | None:
+def _use(i: HloInstruction, opcode: O) -> _ConvUse | None:
     """Return an instruction of this opcode as a use of a call's result, its first such operand."""
     if i.opcode is not opcode:
         return None
     for o in i.operands:
         if o.opcode is O.GET_TUPLE_ELEMENT and o.tuple_index == 0 and _is_call(o.operands[0]):
-            return _Use(i, o)
+            return _ConvUse(i, o)
     return None
 
 
@@ -154,11 +154,11 @@ def _repeated(i: HloInstruction) -> float | None:
     return None if np.iscomplexobj(value) else float(value)
 
 
-def _holds(action: str, conditions: Sequence[Condition[_Use]], use: _Use) -> bool:
+def _holds(action: str, conditions: Sequence[Condition[_ConvUse]], use: _ConvUse) -> bool:
     return decide(action, (use.instruction.name, use.call.name), conditions, use)
 
 
-_READ_ONCE: Final[tuple[Condition[_Use], ...]] = (
+_READ_ONCE: Final[tuple[Condition[_ConvUse], ...]] = (
     Condition(
         "the convolution has no other users",
         lambda u: u.result.user_count == 1 and not u.result.is_root and u.result.uses_by(u.instruction) == 1,
@@ -169,13 +169,13 @@ _READ_ONCE: Final[tuple[Condition[_Use], ...]] = (
         lambda u: not any(i.control_predecessors or i.control_successors for i in (u.instruction, u.result, u.call)),
     ),
 )
-_ALONE: Final[Condition[_Use]] = Condition(
+_ALONE: Final[Condition[_ConvUse]] = Condition(
     "the call's other results are unused", lambda u: u.call.user_count == 1, lambda u: f"{u.call.user_count} users"
 )
-_DEPTHWISE: Final[Condition[_Use]] = Condition(
+_DEPTHWISE: Final[Condition[_ConvUse]] = Condition(
     "it is not a depthwise convolution, some of which are slower fused", lambda u: not _is_depthwise(u.call)
 )
-_NO_ACTIVATION: Final[Condition[_Use]] = Condition(
+_NO_ACTIVATION: Final[Condition[_ConvUse]] = Condition(
     "the call has no activation yet",
     lambda u: u.settings["activation_mode"] == "kNone",
     lambda u: str(u.settings["activation_mode"]),
@@ -296,7 +296,7 @@ def _addend(i: HloInstruction) -> None:
     i.parent.replace(i, _renew(call, (*call.operands[:2], bias, *call.operands[3:])))
 
 
-def _bias(u: _Use) -> tuple[int, ...] | None:
+def _bias(u: _ConvUse) -> tuple[int, ...] | None:
     """Return an addend's broadcast dimensions if it can be the bias (per feature, or scalar)."""
     other, call = u.other, u.call
     if other.opcode is not O.BROADCAST or not _has_zero_bias(call):
@@ -364,7 +364,7 @@ def _to_f16(i: HloInstruction) -> None:
     use = _use(i, O.CONVERT)
     if use is None or i.shape.element_type is not T.F16:
         return
-    of_f16 = Condition[_Use](
+    of_f16 = Condition[_ConvUse](
         "all operands are exact in f16",
         lambda u: all(o.shape.element_type is T.F32 and _is_exact(o, T.F16) for o in u.call.operands),
     )

@@ -48,12 +48,12 @@ class DotStrengthReduction(HloPass):
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):
             for i in c.post_order():
-                if i.opcode is O.DOT and _is_reduced(_Dot(i, self.device)):
+                if i.opcode is O.DOT and _is_reduced(_ReducedDot(i, self.device)):
                     _expand(i)
 
 
 @dataclass(frozen=True)
-class _Dot:
+class _ReducedDot:
     dot: HloInstruction
     device: GpuDevice
 
@@ -73,7 +73,7 @@ def _is_of_s32(dot: HloInstruction) -> bool:
     return all(t is T.S32 for t in types) and dot.ints("rhs_contracting_dims") == (1,)
 
 
-def _form_objection(d: _Dot) -> str:
+def _form_objection(d: _ReducedDot) -> str:
     if d.dot.get("algorithm") != UNSET:
         return f"it requires the algorithm {d.dot.get('algorithm')}"
     if d.dot.control_predecessors or d.dot.control_successors:
@@ -83,7 +83,7 @@ def _form_objection(d: _Dot) -> str:
     return f"`{narrowed[0].name}` would be rounded to {made}" if narrowed else ""
 
 
-_CONDITIONS: Final[tuple[Condition[_Dot], ...]] = (
+_CONDITIONS: Final[tuple[Condition[_ReducedDot], ...]] = (
     Condition(
         "it has two operands of static shape",
         lambda d: len(d.dot.operands) == 2 and not any(o.array_shape.is_dynamic for o in d.dot.operands),
@@ -102,7 +102,7 @@ _CONDITIONS: Final[tuple[Condition[_Dot], ...]] = (
 )
 
 
-def _is_reduced(d: _Dot) -> bool:
+def _is_reduced(d: _ReducedDot) -> bool:
     return decide("reduce instead", (d.dot.name,), _CONDITIONS, d)
 
 

@@ -46,7 +46,7 @@ class DynamicSliceAnnotator(HloPass):
 
 
 @dataclass(frozen=True)
-class _Counter:
+class _LoopCounter:
     """The counter of a body's loop: an element of its parameter, with start and step."""
 
     index: int
@@ -56,18 +56,18 @@ class _Counter:
 
 
 @dataclass(frozen=True)
-class _Linear:
+class _LinearOffset:
     """start + step * iteration."""
 
     start: int
     step: int = 0
 
-    def last(self, counter: _Counter | None) -> int:
+    def last(self, counter: _LoopCounter | None) -> int:
         """The value in the last iteration."""
         return self.start + self.step * (counter.rounds - 1 if counter is not None else 0)
 
 
-def _counter_of(c: HloComputation, graph: CallGraph) -> _Counter | None:
+def _counter_of(c: HloComputation, graph: CallGraph) -> _LoopCounter | None:
     """Return the recorded counter of the only loop with this body, or None."""
     sites = graph.callers[c]
     if len(sites) != 1 or sites[0].instruction.opcode is not O.WHILE:
@@ -82,10 +82,10 @@ def _counter_of(c: HloComputation, graph: CallGraph) -> _Counter | None:
         rounds = int(noted["known_trip_count"]["n"])
     except KeyError:
         return None
-    return _Counter(place, start, step, rounds) if rounds > 0 else None
+    return _LoopCounter(place, start, step, rounds) if rounds > 0 else None
 
 
-def _offset(i: HloInstruction, counter: _Counter | None) -> _Linear | None:
+def _offset(i: HloInstruction, counter: _LoopCounter | None) -> _LinearOffset | None:
     """Return a slice's byte offset within its array by iteration, or None if not linear."""
     whole = i.operands[0].array_shape
     part = i.array_shape if i.opcode is O.DYNAMIC_SLICE else i.operands[1].array_shape
@@ -96,15 +96,15 @@ def _offset(i: HloInstruction, counter: _Counter | None) -> _Linear | None:
     starts = i.operands[1:] if i.opcode is O.DYNAMIC_SLICE else i.operands[2:]
     for d, index in enumerate(starts):
         room = whole.dimensions[d] - part.dimensions[d]
-        value = _Linear(0) if room == 0 else _value(index, counter)
+        value = _LinearOffset(0) if room == 0 else _value(index, counter)
         if value is None:
             return None
         if not value.step:
-            value = _Linear(min(max(value.start, 0), room))
+            value = _LinearOffset(min(max(value.start, 0), room))
         elif not (0 <= value.start <= room and 0 <= value.last(counter) <= room):
             return None  # XLA clamps the start to the array, so it is not linear
         offset, step = offset + value.start * strides[d], step + value.step * strides[d]
-    return _Linear(offset, step)
+    return _LinearOffset(offset, step)
 
 
 def _is_one_piece(whole: ArrayShape, part: ArrayShape) -> bool:
@@ -127,15 +127,15 @@ def _byte_strides(shape: ArrayShape) -> dict[int, int]:
     return strides
 
 
-def _value(i: HloInstruction, counter: _Counter | None) -> _Linear | None:
+def _value(i: HloInstruction, counter: _LoopCounter | None) -> _LinearOffset | None:
     """Return a scalar integer as a linear function of the iteration, or None."""
     if i.opcode is O.CONSTANT:
         if i.literal.is_elided or i.literal.array.size != 1 or not i.array_shape.element_type.is_integral:
             return None
-        return _Linear(int(i.literal.array.item()))
+        return _LinearOffset(int(i.literal.array.item()))
     if i.opcode is O.GET_TUPLE_ELEMENT and i.operands[0].opcode is O.PARAMETER:
         is_counter = counter is not None and i.tuple_index == counter.index
-        return _Linear(counter.start, counter.step) if is_counter and counter is not None else None
+        return _LinearOffset(counter.start, counter.step) if is_counter and counter is not None else None
     if i.opcode in _SAME_VALUE:
         same = i.shape.is_array and i.array_shape.element_type.is_integral and i.operands[0].shape.is_array
         return _value(i.operands[0], counter) if same else None
@@ -148,15 +148,15 @@ def _value(i: HloInstruction, counter: _Counter | None) -> _Linear | None:
     if a is None or b is None:
         return None
     if i.opcode is O.ADD:
-        return _Linear(a.start + b.start, a.step + b.step)
+        return _LinearOffset(a.start + b.start, a.step + b.step)
     if i.opcode is O.SUBTRACT:
-        return _Linear(a.start - b.start, a.step - b.step)
+        return _LinearOffset(a.start - b.start, a.step - b.step)
     if a.step and b.step:
         return None
-    return _Linear(a.start * b.start, a.start * b.step + a.step * b.start)
+    return _LinearOffset(a.start * b.start, a.start * b.step + a.step * b.start)
 
 
-def _truth(i: HloInstruction, counter: _Counter | None) -> bool | None:
+def _truth(i: HloInstruction, counter: _LoopCounter | None) -> bool | None:
     """Return a comparison's value if it is the same in all iterations, else None."""
     holds = _COMPARED.get(str(i.get("direction"))) if i.opcode is O.COMPARE else None
     if holds is None:
@@ -169,7 +169,7 @@ def _truth(i: HloInstruction, counter: _Counter | None) -> bool | None:
 
 
 @reason("the offset is the same in each iteration, or grows by the same step")
-def _annotate(i: HloInstruction, offset: _Linear) -> None:
+def _annotate(i: HloInstruction, offset: _LinearOffset) -> None:
     loop = {"loop_index": "0"} if offset.step else {}
     config = {**loop, "byte_offset": str(offset.start), "byte_stride": str(offset.step)}
     i.parent.update(i, backend_config=changed(i, dynamic_slice_config=config))

@@ -87,7 +87,7 @@ def is_triton_gemm(i: HloInstruction) -> bool:
 
 
 @dataclass(frozen=True)
-class _Dot:
+class _FusibleDot:
     """A dot that may become a fusion."""
 
     dot: HloInstruction
@@ -102,7 +102,7 @@ def is_left_to_loops(dot: HloInstruction) -> bool:
     return elements_of(dot) < TINY and dot.shape.element_type in _LOOP_TYPES and dot.get("algorithm") == UNSET
 
 
-def _form_objection(s: _Dot) -> str:
+def _form_objection(s: _FusibleDot) -> str:
     if len(s.dot.operands) != 2:
         return "it has a sparsity descriptor"
     for side in _SIDES:
@@ -111,7 +111,7 @@ def _form_objection(s: _Dot) -> str:
     return ""
 
 
-_DOT_CONDITIONS: Final[tuple[Condition[_Dot], ...]] = (
+_DOT_CONDITIONS: Final[tuple[Condition[_FusibleDot], ...]] = (
     Condition("it has no control dependencies", lambda s: not (s.dot.control_predecessors or s.dot.control_successors)),
     objecting("each operand has one contracting and one non-contracting dimension", _form_objection),
     Condition(
@@ -125,7 +125,7 @@ _DOT_CONDITIONS: Final[tuple[Condition[_Dot], ...]] = (
 
 
 @dataclass(frozen=True)
-class _Step:
+class _FusionStep:
     """An instruction that the fusion may include next.
 
     Attributes:
@@ -162,7 +162,7 @@ class _Step:
         return combined(self.major_part, self.orders.major_part)
 
 
-def _kind_objection(s: _Step) -> str:
+def _kind_objection(s: _FusionStep) -> str:
     i = s.instruction
     if i.control_predecessors or i.control_successors:
         return "it has control dependencies"
@@ -175,7 +175,7 @@ def _kind_objection(s: _Step) -> str:
     return ""
 
 
-def _input_objection(s: _Step) -> str:
+def _input_objection(s: _FusionStep) -> str:
     i = s.instruction
     if _reads_broadcast(s) or _is_input_worth_fusing(i):
         return ""
@@ -183,7 +183,7 @@ def _input_objection(s: _Step) -> str:
     return "it has a tuple operand" if growth is None else f"it reads {growth} bytes more than it writes"
 
 
-def _output_objection(s: _Step) -> str:
+def _output_objection(s: _FusionStep) -> str:
     i = s.instruction
     computed = [o for n, o in enumerate(i.operands) if n != s.source and not _is_plain_input(o)]
     if computed:
@@ -195,14 +195,14 @@ def _output_objection(s: _Step) -> str:
     return "" if ends or growth >= -_TOLERATED_BYTES else f"it writes {-growth} bytes more than it reads"
 
 
-_COMMON: Final[tuple[Condition[_Step], ...]] = (
+_COMMON: Final[tuple[Condition[_FusionStep], ...]] = (
     objecting("it is of a kind that is fused", _kind_objection),
     objecting("the emitter supports it", lambda s: support_legacy.objection(s.instruction, s.device)),
     objecting(
         "the dot's dimensions can be propagated through it", lambda s: s.found if isinstance(s.found, str) else ""
     ),
 )
-_AGREES: Final[Condition[_Step]] = Condition(
+_AGREES: Final[Condition[_FusionStep]] = Condition(
     "it needs no different split of the dimension that may be split in two", lambda s: s.next_major_part is not None
 )
 _INPUT_CONDITIONS: Final = (*_COMMON, objecting("fusing does not read more bytes", _input_objection), _AGREES)
@@ -213,12 +213,12 @@ _OUTPUT_CONDITIONS: Final = (
 )
 
 
-def _takes(step: _Step, conditions: Sequence[Condition[_Step]], dot: HloInstruction) -> bool:
+def _takes(step: _FusionStep, conditions: Sequence[Condition[_FusionStep]], dot: HloInstruction) -> bool:
     """Whether the instruction is fused with `dot`; reported to observers."""
     return decide("fuse", (step.instruction.name, dot.name), conditions, step)
 
 
-def _reads_broadcast(s: _Step) -> bool:
+def _reads_broadcast(s: _FusionStep) -> bool:
     """Whether a binary elementwise instruction reads a broadcast parameter or constant.
 
     That broadcast can be fused too.
@@ -230,7 +230,7 @@ def _reads_broadcast(s: _Step) -> bool:
         o.opcode is O.BROADCAST
         and o.operands[0].opcode in (O.PARAMETER, O.CONSTANT)
         and first_failing(
-            _INPUT_CONDITIONS, _Step(o, s.orders.orders[o], TilingDirection.TO_OPERANDS, s.side, s.device)
+            _INPUT_CONDITIONS, _FusionStep(o, s.orders.orders[o], TilingDirection.TO_OPERANDS, s.side, s.device)
         )
         is None
         for o in i.operands
@@ -292,7 +292,7 @@ def _is_effective_parameter(i: HloInstruction) -> bool:
 
 
 @dataclass
-class _Node:
+class _FusionNode:
     """An instruction as the fusion reads it, one node per way of reading it.
 
     `operands` are node numbers; with None it becomes a parameter.
@@ -307,15 +307,15 @@ class _Node:
 class _Tree:
     """What is fused from an instruction (node 0) upwards."""
 
-    nodes: list[_Node]
+    nodes: list[_FusionNode]
 
-    def leaves(self) -> list[_Node]:
+    def leaves(self) -> list[_FusionNode]:
         """Return the nodes that become parameters."""
         return [n for n in self.nodes if n.operands is None]
 
 
 @dataclass
-class _Plan:
+class _FusionPlan:
     """What a fusion around a dot contains.
 
     `operands` are the trees above its operands. `users` are its users, with the trees above their
@@ -331,24 +331,26 @@ class _Plan:
         return self.users[-1][0] if self.users else None
 
 
-def _planned(dot: HloInstruction, device: GpuDevice) -> _Plan:
+def _planned(dot: HloInstruction, device: GpuDevice) -> _FusionPlan:
     """Plan the fusion as far as all conditions hold."""
     trees, major_part = [], WHOLE
     for n, o in enumerate(dot.operands):
-        step = _Step(o, DimensionOrder.of(o.array_shape), TilingDirection.TO_OPERANDS, side_of_operand(dot, n), device)
+        step = _FusionStep(
+            o, DimensionOrder.of(o.array_shape), TilingDirection.TO_OPERANDS, side_of_operand(dot, n), device
+        )
         tree, part = _grown_up(step, dot, _MAX_PARAMETERS)
         trees.append(tree)
         major_part = part if n == 0 else major_part
-    return _Plan(trees, _grown_down(dot, device, major_part))
+    return _FusionPlan(trees, _grown_down(dot, device, major_part))
 
 
-def _grown_up(first: _Step, dot: HloInstruction, max_parameters: int | None) -> tuple[_Tree, int]:
+def _grown_up(first: _FusionStep, dot: HloInstruction, max_parameters: int | None) -> tuple[_Tree, int]:
     """Return the tree above an instruction, nearest first, and the major part's size with it.
 
     An instruction that would add too many parameters is retried later: fusing others may reduce
     their number.
     """
-    nodes = [_Node(first.instruction, first.order)]
+    nodes = [_FusionNode(first.instruction, first.order)]
     number_of = {(first.instruction, first.order.strides()): 0}
     leaves, queue, waiting, major_part = {0}, deque([0]), 0, first.major_part
     while len(queue) > waiting:
@@ -359,7 +361,9 @@ def _grown_up(first: _Step, dot: HloInstruction, max_parameters: int | None) -> 
             waiting += 1
             continue
         waiting = 0
-        step = _Step(node.instruction, node.order, TilingDirection.TO_OPERANDS, first.side, first.device, major_part)
+        step = _FusionStep(
+            node.instruction, node.order, TilingDirection.TO_OPERANDS, first.side, first.device, major_part
+        )
         if node.instruction.opcode is O.PARAMETER or not _takes(step, _INPUT_CONDITIONS, dot):
             continue
         major_part = step.next_major_part or major_part
@@ -373,7 +377,7 @@ def _grown_up(first: _Step, dot: HloInstruction, max_parameters: int | None) -> 
                 number_of[key] = len(nodes)
                 leaves.add(len(nodes))
                 queue.append(len(nodes))
-                nodes.append(_Node(o, order))
+                nodes.append(_FusionNode(o, order))
             node.operands.append(number_of[key])
     return _Tree(nodes), major_part
 
@@ -393,13 +397,13 @@ def _grown_down(
     side, last, order = side_of_result(major_part), dot, DimensionOrder.of(dot.array_shape)
     while last.user_count == 1 and not last.is_root:
         user = last.users[0]
-        step = _Step(user, order, TilingDirection.TO_RESULT, side, device, major_part, user.operands.index(last))
+        step = _FusionStep(user, order, TilingDirection.TO_RESULT, side, device, major_part, user.operands.index(last))
         if not _takes(step, _OUTPUT_CONDITIONS, dot):
             break
         major_part, order = step.next_major_part or major_part, step.orders.orders[user]
         trees: list[_Tree | None] = [None]
         if len(user.operands) > 1:
-            back = _Step(user, order, TilingDirection.TO_OPERANDS, side, device, major_part)
+            back = _FusionStep(user, order, TilingDirection.TO_OPERANDS, side, device, major_part)
             if isinstance(back.found, str) or back.next_major_part is None:
                 break
             major_part, trees = back.next_major_part, []
@@ -407,7 +411,7 @@ def _grown_down(
                 if o is last:
                     trees.append(None)
                     continue
-                start = _Step(o, back.orders.orders[o], TilingDirection.TO_OPERANDS, side, device, major_part)
+                start = _FusionStep(o, back.orders.orders[o], TilingDirection.TO_OPERANDS, side, device, major_part)
                 tree, major_part = _grown_up(start, dot, None)
                 trees.append(tree)
         users.append((user, trees))
@@ -415,7 +419,7 @@ def _grown_down(
     return users
 
 
-def _has_batch_innermost_int4(dot: HloInstruction, plan: _Plan) -> bool:
+def _has_batch_innermost_int4(dot: HloInstruction, plan: _FusionPlan) -> bool:
     """Whether an int4 parameter has the batch as its minormost dimension: two share a byte."""
     for side, tree in zip(_SIDES, plan.operands, strict=True):
         for batch in dot.ints(f"{side}_batch_dims"):
@@ -431,7 +435,7 @@ def _has_batch_innermost_int4(dot: HloInstruction, plan: _Plan) -> bool:
 
 
 def _fuse(dot: HloInstruction, device: GpuDevice) -> None:
-    subject = _Dot(dot, device)
+    subject = _FusibleDot(dot, device)
     if not decide("make a gemm fusion", (dot.name,), _DOT_CONDITIONS, subject):
         return
     plan = _planned(dot, device)
@@ -440,7 +444,7 @@ def _fuse(dot: HloInstruction, device: GpuDevice) -> None:
 
 
 @reason("dot with its operands and users => one fusion")
-def _build(dot: HloInstruction, plan: _Plan) -> None:
+def _build(dot: HloInstruction, plan: _FusionPlan) -> None:
     c = dot.parent
     name = f"gemm_fusion_{dot.name}"
     fused = c.module.add_computation(f"{name}_computation", execution_thread=c.execution_thread)

@@ -58,7 +58,7 @@ class MultiOutputFusion(HloPass):
 
     def apply(self, module: HloModule) -> None:
         for c in fusible_computations(module):
-            _Run(c, self.device).fuse_all()
+            _MultiOutputRun(c, self.device).fuse_all()
 
 
 # -- conditions ------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ class FusionPair:
     first: HloInstruction
     second: HloInstruction
     shared: HloInstruction
-    run: _Run
+    run: _MultiOutputRun
 
 
 def _path(p: FusionPair) -> str:
@@ -193,7 +193,7 @@ def _preference(i: HloInstruction) -> int:
 # -- one run ---------------------------------------------------------------------------------------
 
 
-class _Run:
+class _MultiOutputRun:
     """One run on one computation."""
 
     def __init__(self, computation: HloComputation, device: GpuDevice) -> None:
@@ -278,7 +278,7 @@ class _Run:
 
     def _cause(self, rule: str, a: HloInstruction, b: HloInstruction) -> because:
         parts = (("producer" if rule == "fuse" else "sibling", a.name), ("fusion", b.name))
-        return because(rule=rule, where=f"{_FILE}:{_Run._merge.__code__.co_firstlineno}", parts=parts)
+        return because(rule=rule, where=f"{_FILE}:{_MultiOutputRun._merge.__code__.co_firstlineno}", parts=parts)
 
     # -- reporting decisions -----------------------------------------------------------------------
 

@@ -81,7 +81,7 @@ class PriorityFusion(HloPass):
 
     def apply(self, module: HloModule) -> None:
         for c in fusible_computations(module):
-            _Run(c, self.device).fuse_all()
+            _PriorityRun(c, self.device).fuse_all()
 
 
 def fusible_computations(module: HloModule) -> list[HloComputation]:
@@ -109,7 +109,7 @@ class PriorityFusionEdge:
 
     producer: HloInstruction
     consumer: HloInstruction
-    run: _Run
+    run: _PriorityRun
 
 
 def is_fusible(i: HloInstruction) -> bool:
@@ -259,7 +259,7 @@ def _creation_key(i: HloInstruction, base: str, number: int, at: int, place: int
     return (1, 0, place)
 
 
-class _Run:
+class _PriorityRun:
     """One run on one computation, with its queue and caches."""
 
     def __init__(self, computation: HloComputation, device: GpuDevice) -> None:
@@ -320,7 +320,7 @@ class _Run:
         is_value = i.opcode not in (O.PARAMETER, O.TUPLE, O.GET_TUPLE_ELEMENT)
         return is_value and bool(i.users) and has_no_side_effect(i)
 
-    def _set_priority(self, producer: HloInstruction, removed: dict[HloInstruction, _Update]) -> None:
+    def _set_priority(self, producer: HloInstruction, removed: dict[HloInstruction, _PriorityUpdate]) -> None:
         """Estimate a producer's priority, and queue it if it saves time."""
         priority = self._priorities[producer] = self._estimate(producer, removed.get(producer))
         if self._queued.get(producer) == priority:
@@ -333,7 +333,7 @@ class _Run:
         elif priority != _NEVER and self._observed:
             self._tell_all(producer)
 
-    def _estimate(self, producer: HloInstruction, update: _Update | None) -> float:
+    def _estimate(self, producer: HloInstruction, update: _PriorityUpdate | None) -> float:
         if _is_fusible_bitcast(producer):
             return _FIRST
         if producer.opcode is O.CONSTANT or not self._may_fuse_into_all(producer):
@@ -408,7 +408,7 @@ class _Run:
         producer: HloInstruction,
         consumers: list[HloInstruction],
         new: dict[HloInstruction, list[HloInstruction]],
-    ) -> dict[HloInstruction, _Update]:
+    ) -> dict[HloInstruction, _PriorityUpdate]:
         """Return each operand's new consumers, and its times with those fused into them."""
         found = {}
         for o, fusions in new.items():
@@ -418,7 +418,7 @@ class _Run:
             gone = [c for c in (*consumers, producer) if c in known]
             unfused = sum(self.model.instruction(c).exec_time for c in gone)
             unfused += self.model.instruction(o).exec_time + LAUNCH_OVERHEAD
-            found[o] = _Update(fusions, Times(unfused, sum(known[c] for c in gone)))
+            found[o] = _PriorityUpdate(fusions, Times(unfused, sum(known[c] for c in gone)))
         return found
 
     def _fuse(self, producer: HloInstruction, consumer: HloInstruction, tiling: Tiling | None = None) -> HloInstruction:
@@ -428,7 +428,7 @@ class _Run:
             kind = "kCustom"
         parts = (("producer", producer.name), ("consumer", consumer.name))
         key = self.model.alike.pair(producer, consumer)
-        with because(rule="fuse", where=f"{_FILE}:{_Run._fuse.__code__.co_firstlineno}", parts=parts):
+        with because(rule="fuse", where=f"{_FILE}:{_PriorityRun._fuse.__code__.co_firstlineno}", parts=parts):
             fusion = consumer
             if consumer.opcode is not O.FUSION:
                 fusion = create_fusion(consumer, kind)
@@ -507,7 +507,7 @@ class _Run:
 
 
 @dataclass(frozen=True, slots=True)
-class _Update:
+class _PriorityUpdate:
     """An operand's new consumers, and its times with those that were fused into them."""
 
     new: list[HloInstruction]

@@ -85,12 +85,12 @@ class SplitkRewriter(HloPass):
             return
         for c in nonfusion_computations(module):
             for i in c.post_order():
-                if i.opcode is O.DOT and _is_worth_splitting(d := _Dot(i, self.device)):
+                if i.opcode is O.DOT and _is_worth_splitting(d := _SplitDot(i, self.device)):
                     _split(i, d.best_parts)
 
 
 @dataclass(frozen=True)
-class _Dot:
+class _SplitDot:
     """A dot as the cost model sees it."""
 
     dot: HloInstruction
@@ -153,7 +153,7 @@ def accumulator_type(dot: HloInstruction) -> T:
     return T.F32 if own.is_floating and own.byte_size <= T.F32.byte_size else own
 
 
-_CONDITIONS: Final[tuple[Condition[_Dot], ...]] = (
+_CONDITIONS: Final[tuple[Condition[_SplitDot], ...]] = (
     Condition("it has no control dependencies", lambda d: not (d.dot.control_predecessors or d.dot.control_successors)),
     Condition(
         "each of its two operands has one contracting dimension",
@@ -174,7 +174,7 @@ _CONDITIONS: Final[tuple[Condition[_Dot], ...]] = (
 )
 
 
-def _is_worth_splitting(d: _Dot) -> bool:
+def _is_worth_splitting(d: _SplitDot) -> bool:
     return decide("split the contracting dimension", (d.dot.name,), _CONDITIONS, d)
 
 

@@ -25,7 +25,7 @@ from xlanb.shape import ArrayShape, Layout
 
 
 @dataclass
-class _Scope:
+class _OperandScope:
     """One operand of the dot, or its result, and the orders found on that side."""
 
     side: DotSide
@@ -97,7 +97,9 @@ def _check(dot: HloInstruction, *, swapped: bool) -> None:
     first, second = (1, 0) if swapped else (0, 1)
     left = _operand_scope(dot, first, may_split=True)
     _operand_scope(dot, second, may_split=False)
-    result = _Scope(side_of_result(left.major_part), {dot: _order_of_result(dot, swapped=swapped)}, left.major_part)
+    result = _OperandScope(
+        side_of_result(left.major_part), {dot: _order_of_result(dot, swapped=swapped)}, left.major_part
+    )
     output = dot
     while not output.is_root:
         if output.user_count != 1:
@@ -108,11 +110,13 @@ def _check(dot: HloInstruction, *, swapped: bool) -> None:
         result.follow_to_parameters(output, dot)
 
 
-def _operand_scope(dot: HloInstruction, number: int, *, may_split: bool) -> _Scope:
+def _operand_scope(dot: HloInstruction, number: int, *, may_split: bool) -> _OperandScope:
     operand = dot.operands[number]
     free = side_of_operand(dot, number).free
     splits = may_split and not dot.ints("lhs_batch_dims")
-    scope = _Scope(DotSide(free, free) if splits else DotSide(free), {operand: DimensionOrder.of(operand.array_shape)})
+    scope = _OperandScope(
+        DotSide(free, free) if splits else DotSide(free), {operand: DimensionOrder.of(operand.array_shape)}
+    )
     scope.follow_to_parameters(operand, dot)
     return scope
 

@@ -243,7 +243,7 @@ def while_loop(
             )
         context = WhileContext(limit, parallel_iterations, back_prop=back_prop, swap_memory=swap_memory)
         same = return_same_structure and limit is None
-        result = _Builder(context).build(cond, body, loop_vars, shape_invariants, same=same)
+        result = _LoopBuilder(context).build(cond, body, loop_vars, shape_invariants, same=same)
         return result if limit is None else result[1]
 
 
@@ -253,7 +253,7 @@ def _loop_value(value: Any) -> Any:
     return convert_to_tensor(value) if is_variable else value
 
 
-class _Builder:
+class _LoopBuilder:
     """Makes the nodes of one loop."""
 
     def __init__(self, context: WhileContext) -> None:

@@ -56,7 +56,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., Array]]] = {
 
 
 @dataclass(frozen=True)
-class _Linear:
+class _LinearOp:
     """A convolution or product with constant weights; `axes` are the weights' output channels."""
 
     op: Operation
@@ -81,13 +81,13 @@ class _Fold:
     """
 
     last: Operation
-    linear: _Linear
+    linear: _LinearOp
     made: Tensor
     scale: Array
     offset: Array
 
 
-Step = Callable[[Affine, _Linear], "Affine | None"]
+Step = Callable[[Affine, _LinearOp], "Affine | None"]
 
 
 def fold_batch_norms(graph: Graph, keep: Collection[str] = ()) -> Graph:
@@ -144,7 +144,7 @@ def _constant(tensor: Tensor, depth: int = 0) -> Array | None:
         return None
 
 
-def _by_channel(value: Array | None, linear: _Linear) -> Array | None:
+def _by_channel(value: Array | None, linear: _LinearOp) -> Array | None:
     """Return a constant as a vector of doubles, one per channel (or one for all); else None."""
     if value is None or value.ndim > linear.rank:
         return None
@@ -183,7 +183,7 @@ def _step(op: Operation) -> tuple[Tensor, Step, bool] | None:
 
 
 def _arithmetic(kind: str, constant: Array | None) -> Step:
-    def step(affine: Affine, linear: _Linear) -> Affine | None:
+    def step(affine: Affine, linear: _LinearOp) -> Affine | None:
         c = _by_channel(constant, linear)
         if c is None:
             return None
@@ -200,7 +200,7 @@ def _arithmetic(kind: str, constant: Array | None) -> Step:
 
 
 def _bias(op: Operation) -> Step:
-    def step(affine: Affine, linear: _Linear) -> Affine | None:
+    def step(affine: Affine, linear: _LinearOp) -> Affine | None:
         value = _constant(op.inputs[1])
         is_first = op.attrs.get("data_format", "NHWC") in _CHANNELS_FIRST
         if value is None or value.shape != (linear.channels,) or is_first is not linear.channels_first:
@@ -214,7 +214,7 @@ def _norm(op: Operation) -> tuple[Tensor, Step, bool] | None:
     if op.attrs.get("is_training", True) or any(t.uses for t in op.outputs[1:]):
         return None
 
-    def step(affine: Affine, linear: _Linear) -> Affine | None:
+    def step(affine: Affine, linear: _LinearOp) -> Affine | None:
         if (op.attrs.get("data_format", "NHWC") in _CHANNELS_FIRST) is not linear.channels_first:
             return None
         vectors = _vectors(op, linear)
@@ -228,7 +228,7 @@ def _norm(op: Operation) -> tuple[Tensor, Step, bool] | None:
 
 
 def _old_norm(op: Operation) -> Step:
-    def step(affine: Affine, linear: _Linear) -> Affine | None:
+    def step(affine: Affine, linear: _LinearOp) -> Affine | None:
         vectors = _vectors(op, linear)
         if vectors is None or linear.channels_first:
             return None
@@ -241,7 +241,7 @@ def _old_norm(op: Operation) -> Step:
     return step
 
 
-def _vectors(op: Operation, linear: _Linear) -> list[Array] | None:
+def _vectors(op: Operation, linear: _LinearOp) -> list[Array] | None:
     """The four vectors of a normalization, in the order of its inputs."""
     found: list[Array] = []
     for tensor in op.inputs[1:5]:
@@ -297,19 +297,19 @@ def _is_inner(tensor: Tensor, keep: Collection[str]) -> bool:
     )
 
 
-def _linear(op: Operation) -> _Linear | None:
+def _linear(op: Operation) -> _LinearOp | None:
     if op.type not in _LINEAR:
         return None
     weights = _constant(op.inputs[1])
     if weights is None:
         return None
     if op.type == "MatMul":
-        return _Linear(op, weights, (0 if op.attrs.get("transpose_b") else 1,), 2) if weights.ndim == 2 else None
+        return _LinearOp(op, weights, (0 if op.attrs.get("transpose_b") else 1,), 2) if weights.ndim == 2 else None
     rank = 5 if op.type == "Conv3D" else 4
     if weights.ndim != rank or op.attrs.get("data_format", "NHWC") == "NCHW_VECT_C":
         return None
     axes = (2, 3) if op.type == "DepthwiseConv2dNative" else (rank - 1,)
-    return _Linear(op, weights, axes, rank)
+    return _LinearOp(op, weights, axes, rank)
 
 
 # ------------------------------------------------------------------------------------------ rewrite

@@ -59,7 +59,7 @@ class Rewrite:
 
 
 @dataclass
-class _Work:
+class _GraphRewrite:
     """A graph under rewriting."""
 
     graph: Graph
@@ -115,21 +115,21 @@ class _Work:
         return self.make("Transpose", [x, perm], near, what, Tperm=as_dtype("int32"))
 
 
-Rule = Callable[[_Work, Operation], "Found | None"]
+Rule = Callable[[_GraphRewrite, Operation], "Found | None"]
 
 
 def arithmetic_optimizer(
     graph: Graph, keep: Collection[str] = (), fed: Collection[str] = ()
 ) -> tuple[Graph, list[Rewrite]]:
     """Simplify arithmetic; return the graph (the same if unchanged) and the rewrites."""
-    return _rewritten("arithmetic_optimizer", _ARITHMETIC, _Work(graph, keep, fed))
+    return _rewritten("arithmetic_optimizer", _ARITHMETIC, _GraphRewrite(graph, keep, fed))
 
 
 def remapper(graph: Graph, keep: Collection[str] = (), fed: Collection[str] = ()) -> tuple[Graph, list[Rewrite]]:
     """Fuse Conv2D and MatMul with the following bias and activation; return the graph and the
     rewrites.
     """
-    return _rewritten("remapper", {"FuseContractionWithBiasAdd": _remap}, _Work(graph, keep, fed))
+    return _rewritten("remapper", {"FuseContractionWithBiasAdd": _remap}, _GraphRewrite(graph, keep, fed))
 
 
 def layout(
@@ -144,10 +144,10 @@ def layout(
     """
     if to not in _PERMUTATIONS:
         raise GraphValueError(f"layout(to=...) expects NCHW or NHWC, got {to!r}")
-    return _rewritten("layout", _LAYOUT, _Work(graph, keep, fed, to))
+    return _rewritten("layout", _LAYOUT, _GraphRewrite(graph, keep, fed, to))
 
 
-def _rewritten(name: str, rules: dict[str, Rule], work: _Work) -> tuple[Graph, list[Rewrite]]:
+def _rewritten(name: str, rules: dict[str, Rule], work: _GraphRewrite) -> tuple[Graph, list[Rewrite]]:
     """Apply rules at each node until none applies; then drop unused nodes."""
     given = work.graph
     work.graph = copy_graph(given)
@@ -208,13 +208,13 @@ def _same_shape(a: Tensor, b: Tensor) -> bool:
 # --------------------------------------------------------------------------------------- arithmetic
 
 
-def _involution(_work: _Work, op: Operation) -> Found | None:
+def _involution(_work: _GraphRewrite, op: Operation) -> Found | None:
     if op.type not in _INVOLUTIONS or op.inputs[0].op.type != op.type:
         return None
     return op.inputs[0].op.inputs[0], f"{op.type} of {op.type} cancels"
 
 
-def _identity_transpose(work: _Work, op: Operation) -> Found | None:
+def _identity_transpose(work: _GraphRewrite, op: Operation) -> Found | None:
     if op.type != "Transpose" or (perm := _value(op.inputs[1])) is None:
         return None
     if np.array_equal(perm, np.arange(perm.size)):
@@ -232,7 +232,7 @@ def _identity_transpose(work: _Work, op: Operation) -> Found | None:
     return made, f"the permutations {first.tolist()} and {perm.tolist()} combine to {both.tolist()}"
 
 
-def _redundant_reshape(work: _Work, op: Operation) -> Found | None:
+def _redundant_reshape(work: _GraphRewrite, op: Operation) -> Found | None:
     if op.type != "Reshape":
         return None
     x = op.inputs[0]
@@ -245,13 +245,13 @@ def _redundant_reshape(work: _Work, op: Operation) -> Found | None:
     return None
 
 
-def _redundant_cast(_work: _Work, op: Operation) -> Found | None:
+def _redundant_cast(_work: _GraphRewrite, op: Operation) -> Found | None:
     if op.type != "Cast" or op.inputs[0].dtype.base_dtype is not op.outputs[0].dtype.base_dtype:
         return None
     return op.inputs[0], f"{op.inputs[0].name} is {op.outputs[0].dtype.name} already"
 
 
-def _neutral_operand(_work: _Work, op: Operation) -> Found | None:
+def _neutral_operand(_work: _GraphRewrite, op: Operation) -> Found | None:
     numbers = {"Mul": 1, "RealDiv": 1, "Div": 1, "Add": 0, "AddV2": 0, "Sub": 0}
     if op.type not in numbers:
         return None
@@ -262,13 +262,13 @@ def _neutral_operand(_work: _Work, op: Operation) -> Found | None:
     return None
 
 
-def _square(work: _Work, op: Operation) -> Found | None:
+def _square(work: _GraphRewrite, op: Operation) -> Found | None:
     if op.type != "Mul" or op.inputs[0] is not op.inputs[1]:
         return None
     return work.make("Square", [op.inputs[0]], op, "square"), "both factors are the same tensor"
 
 
-def _power(work: _Work, op: Operation) -> Found | None:
+def _power(work: _GraphRewrite, op: Operation) -> Found | None:
     if op.type != "Pow" or not op.outputs[0].dtype.is_floating or not _same_shape(op.inputs[0], op.outputs[0]):
         return None
     exponent = _value(op.inputs[1])
@@ -281,7 +281,7 @@ def _power(work: _Work, op: Operation) -> Found | None:
     return made, f"the power {number:g} is {_POWERS[number]}"
 
 
-def _log1p(work: _Work, op: Operation) -> Found | None:
+def _log1p(work: _GraphRewrite, op: Operation) -> Found | None:
     inner = op.inputs[0].op if op.type == "Log" else None
     if inner is None or inner.type not in ("Add", "AddV2"):
         return None
@@ -292,7 +292,7 @@ def _log1p(work: _Work, op: Operation) -> Found | None:
     return None
 
 
-def _expm1(work: _Work, op: Operation) -> Found | None:
+def _expm1(work: _GraphRewrite, op: Operation) -> Found | None:
     if op.type != "Sub" or op.inputs[0].op.type != "Exp" or not _all(op.inputs[1], 1):
         return None
     x = op.inputs[0].op.inputs[0]
@@ -301,7 +301,7 @@ def _expm1(work: _Work, op: Operation) -> Found | None:
     return work.make("Expm1", [x], op, "expm1"), "exp(x) - 1 is more exact as Expm1"
 
 
-def _negation(work: _Work, op: Operation) -> Found | None:
+def _negation(work: _GraphRewrite, op: Operation) -> Found | None:
     if op.type not in ("Add", "AddV2", "Sub"):
         return None
     a, b = op.inputs
@@ -313,7 +313,7 @@ def _negation(work: _Work, op: Operation) -> Found | None:
     return None
 
 
-def _common_factor(work: _Work, op: Operation) -> Found | None:
+def _common_factor(work: _GraphRewrite, op: Operation) -> Found | None:
     """a * x + a * y -> a * (x + y), if x and y have one shape and neither product has other
     users.
     """
@@ -349,7 +349,7 @@ _ARITHMETIC: Final[dict[str, Rule]] = {
 # ----------------------------------------------------------------------------------------- remapper
 
 
-def _remap(work: _Work, op: Operation) -> Found | None:
+def _remap(work: _GraphRewrite, op: Operation) -> Found | None:
     """Fuse BiasAdd, and an activation if any, into a convolution or product."""
     activation = op if any(op.type in types for types in _ACTIVATIONS.values()) else None
     if activation is not None and not work.is_inner(op.inputs[0], "BiasAdd"):
@@ -375,7 +375,7 @@ def _remap(work: _Work, op: Operation) -> Found | None:
     return made, f"{linear.name} has no other users: {' and '.join(ops)} are fused into it"
 
 
-def _is_activated(work: _Work, bias: Operation, kind: str) -> bool:
+def _is_activated(work: _GraphRewrite, bias: Operation, kind: str) -> bool:
     readers = bias.outputs[0].uses
     reader = next(iter(readers)) if len(readers) == 1 else None
     return reader is not None and reader.type in _ACTIVATIONS[kind] and reader.name not in work.keep
@@ -388,7 +388,7 @@ def _permuted(values: Any, permutation: Sequence[int]) -> Any:
     return tuple(values[k] for k in permutation)
 
 
-def _to_layout(work: _Work, op: Operation) -> Found | None:
+def _to_layout(work: _GraphRewrite, op: Operation) -> Found | None:
     """An op of images in the wanted layout, between a transpose to it and one back."""
     old = op.attrs.get("data_format", "NHWC")
     if op.type not in _BY_LAYOUT or old == work.to or old not in _PERMUTATIONS or op.inputs[0].shape.rank != 4:
@@ -419,7 +419,7 @@ def _unwrapped(tensor: Tensor, permutation: Sequence[int]) -> Tensor | None:
     return op.inputs[0] if perm is not None and perm.tolist() == list(permutation) else None
 
 
-def _sink_transpose(work: _Work, op: Operation) -> Found | None:
+def _sink_transpose(work: _GraphRewrite, op: Operation) -> Found | None:
     """f(transpose(x)) -> transpose(f(x)) for elementwise f.
 
     Of two operands, both are transposed or one is a scalar.

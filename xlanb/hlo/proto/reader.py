@@ -67,10 +67,10 @@ def from_proto(data: bytes) -> HloModule:
 
 def module_of(proto: Message) -> HloModule:
     """The module of an HloModuleProto message."""
-    return _Reader(proto).read()
+    return _ProtoReader(proto).read()
 
 
-class _Reader:
+class _ProtoReader:
     def __init__(self, proto: Message) -> None:
         self.proto = proto
         self.module = HloModule(proto.name)

@@ -58,10 +58,10 @@ def to_proto(module: HloModule) -> bytes:
 
 def module_message(module: HloModule) -> Message:
     """The HloModuleProto message of a module."""
-    return _Writer(module).write()
+    return _ProtoWriter(module).write()
 
 
-class _Writer:
+class _ProtoWriter:
     def __init__(self, module: HloModule) -> None:
         self.module = module
         self.computation_ids = {c: n for n, c in enumerate(module.computations)}

@@ -30,7 +30,7 @@ _BLOCK = re.compile(r"[^\n]*\{\n(?:[^}\n][^\n]*\n)*\}[^\n]*(?=\s*(?:\Z|%|ENTRY\b
 
 
 @dataclass
-class _Block:
+class _ComputationText:
     """A computation that was read: its text, the result, and its instructions by their lines.
 
     `names` are its own and those of its instructions as in the text. `is_whole` says that the text
@@ -73,7 +73,7 @@ class ModuleSeries:
     """Reads one text after another, and keeps the computations of the last one."""
 
     def __init__(self) -> None:
-        self._blocks: dict[str, _Block] = {}
+        self._blocks: dict[str, _ComputationText] = {}
         self._head = _Head()
 
     @boundary("parse HLO text")
@@ -91,7 +91,7 @@ class ModuleSeries:
         except (ShapeError, LiteralError) as error:
             raise HloParseError(str(error), text, cursor.pos) from error
 
-    def _read(self, cursor: Cursor, known: dict[str, _Block]) -> ModuleRecord:
+    def _read(self, cursor: Cursor, known: dict[str, _ComputationText]) -> ModuleRecord:
         parser = _SeriesParser(cursor, known, self._head)
         module = parser.read()
         if not parser.keeps_names():  # a shared instruction was renamed: read all again
@@ -111,11 +111,11 @@ class _SeriesParser(ModuleParser):
     is what they depended on.
     """
 
-    def __init__(self, cursor: Cursor, known: dict[str, _Block], head: _Head) -> None:
+    def __init__(self, cursor: Cursor, known: dict[str, _ComputationText], head: _Head) -> None:
         super().__init__(cursor)
         self.known = known
         self.head = head
-        self.found: dict[str, _Block] = {}
+        self.found: dict[str, _ComputationText] = {}
         self.reader = self.instructions = _RememberingParser(cursor, self.module)
 
     def tables(self) -> GivenFrames:
@@ -169,9 +169,11 @@ class _SeriesParser(ModuleParser):
             name = next(reversed(self.instructions.pool))
             is_whole = len(finished) == count + 1 and not self.reader.is_special and name == new.name
             called = frozenset(c for i in new._instructions if i.opcode.may_call for c in i.called_computations)
-            self.found[key] = _Block(text, new, self.entry is new, _names(new), is_whole, self.reader.lines, called)
+            self.found[key] = _ComputationText(
+                text, new, self.entry is new, _names(new), is_whole, self.reader.lines, called
+            )
 
-    def _take(self, old: _Block) -> bool:
+    def _take(self, old: _ComputationText) -> bool:
         pool, computation = self.instructions.pool, old.computation
         if not old.is_whole or computation.name in pool or (old.is_entry and self.entry is not None):
             return False
@@ -194,7 +196,7 @@ class _SeriesParser(ModuleParser):
             if block.record is not None:
                 block.computation._record = block.record
 
-    def blocks(self) -> dict[str, _Block]:
+    def blocks(self) -> dict[str, _ComputationText]:
         """The blocks that the next text may reuse.
 
         Computations that asynchronous instructions run are excluded, since reading those changes

@@ -83,7 +83,7 @@ def _merged(module: HloModule, distribution: Distribution, most: int) -> HloModu
     _drop_layouts(module)
     source = module.entry_computation
     target = module.add_computation(f"{source.name}_all_devices")
-    build = _Builder(target, distribution, most * _WRITTEN)
+    build = _MergedBuilder(target, distribution, most * _WRITTEN)
     arguments: dict[HloInstruction, Values] = {}
     for n, (p, shape, parts) in enumerate(
         zip(source.parameters, distribution.parameters, distribution.shardings, strict=True)
@@ -157,7 +157,7 @@ def _is_row_major(shape: Shape) -> bool:
     return all(s.layout is None or s.layout.is_default for s in arrays)
 
 
-class _Builder:
+class _MergedBuilder:
     """Writes the instructions of all devices into one computation."""
 
     def __init__(self, target: HloComputation, distribution: Distribution, most: int) -> None:
@@ -166,9 +166,9 @@ class _Builder:
         self.grid = distribution.grid
         self.count = self.grid.count
 
-    def within(self, name: str) -> _Builder:
+    def within(self, name: str) -> _MergedBuilder:
         """Return a builder for another computation of the module."""
-        return _Builder(self.target.module.add_computation(name), self.distribution, self.most)
+        return _MergedBuilder(self.target.module.add_computation(name), self.distribution, self.most)
 
     # -- computations ------------------------------------------------------------------------------
 
@@ -390,7 +390,7 @@ class _Builder:
         return tiles if tiles is not None and tiles.covers else None
 
     def _still(
-        self, body: _Builder, kinds: Sequence[Tiles | None], kind: Tiles | None, before: Values, after: Values
+        self, body: _MergedBuilder, kinds: Sequence[Tiles | None], kind: Tiles | None, before: Values, after: Values
     ) -> Tiles | None:
         """Return how a state element can be carried, given its value after an iteration.
 

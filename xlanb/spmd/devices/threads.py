@@ -83,7 +83,7 @@ class ThreadParticipant(Participant):
 
 
 @dataclass
-class _Run:
+class _CrewJob:
     """A run of a crew: a function of the participant, and the result of each device's call."""
 
     work: Callable[[Participant], Any]
@@ -114,24 +114,24 @@ class _Crew:
     """A thread per device that waits for runs; the threads end once this object is deleted."""
 
     def __init__(self, count: int) -> None:
-        self._queues: list[queue.SimpleQueue[_Run | None]] = [queue.SimpleQueue() for _ in range(count)]
+        self._queues: list[queue.SimpleQueue[_CrewJob | None]] = [queue.SimpleQueue() for _ in range(count)]
         weakref.finalize(self, _dismiss, self._queues).atexit = False
         for device, tasks in enumerate(self._queues):
             Helper(partial(self._serve, device, tasks), daemon=True).start()
 
     @staticmethod
-    def _serve(device: int, tasks: queue.SimpleQueue[_Run | None]) -> None:
+    def _serve(device: int, tasks: queue.SimpleQueue[_CrewJob | None]) -> None:
         while (run := tasks.get()) is not None:
             run.context.copy().run(run.perform, device)
             del run
 
-    def begin(self, run: _Run) -> None:
+    def begin(self, run: _CrewJob) -> None:
         """Start the run on every thread."""
         for tasks in self._queues:
             tasks.put(run)
 
 
-def _dismiss(queues: Sequence[queue.SimpleQueue[_Run | None]]) -> None:
+def _dismiss(queues: Sequence[queue.SimpleQueue[_CrewJob | None]]) -> None:
     for tasks in queues:
         tasks.put(None)
 
@@ -179,7 +179,7 @@ def run_on_threads(
     """
     rendezvous = Rendezvous(grid.count, timeout)
     participants = [ThreadParticipant(d, grid, rendezvous, visits) for d in range(grid.count)]
-    run = _Run(work, participants, contextvars.copy_context(), [None] * grid.count, grid.count)
+    run = _CrewJob(work, participants, contextvars.copy_context(), [None] * grid.count, grid.count)
     with _crew(grid.count) as crew:
         try:
             crew.begin(run)

@@ -70,7 +70,7 @@ class CollectiveCause:
 
 
 @dataclass(frozen=True, slots=True)
-class _Frame:
+class _CauseBlock:
     """The arguments of one `Causes.because` block."""
 
     kind: CauseKind
@@ -115,7 +115,7 @@ class Causes:
     by_channel: dict[int, CollectiveCause] = field(default_factory=dict)
     is_trial: bool = False
     """Whether it records a trial of what something would cost, which emits no warnings."""
-    _open: list[_Frame] = field(default_factory=list, repr=False)
+    _open: list[_CauseBlock] = field(default_factory=list, repr=False)
 
     @property
     def findings(self) -> tuple[CollectiveCause, ...]:
@@ -143,7 +143,7 @@ class Causes:
         What it leaves out comes from the enclosing block. A `weak` cause counts only if that has no
         reason.
         """
-        self._open.append(_Frame(kind, reason, hlo, operand, have, want, estimates, weak))
+        self._open.append(_CauseBlock(kind, reason, hlo, operand, have, want, estimates, weak))
         try:
             yield
         finally:

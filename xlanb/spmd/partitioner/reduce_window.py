@@ -65,7 +65,7 @@ def handle_reduce_window(v: SpmdPartitioningVisitor, hlo: HloInstruction) -> Non
 
 
 @dataclass(frozen=True)
-class _Windows:
+class _ShardWindows:
     """The windows that a dimension's shards need, and the source and data elements these need."""
 
     wd: WindowDimension
@@ -86,14 +86,14 @@ class _Windows:
         return self.source_left.at(0) > most_source or self.data_left.at(0) > most_data
 
     @staticmethod
-    def of(wd: WindowDimension, data: int, source: int) -> _Windows:
+    def of(wd: WindowDimension, data: int, source: int) -> _ShardWindows:
         """Return the windows for shards with `data` elements of operand and `source` of source."""
         # Gaps between windows are in the output too: keep them.
         wd = replace(wd, size=max(wd.size, wd.stride))
         first = MultiplyAddDivide(data, wd.padding_low - wd.size + wd.stride, wd.stride)
         limit = MultiplyAddDivide(data, data + wd.padding_low + wd.stride - 1, wd.stride)
         stride = MultiplyAddDivide(0, wd.stride)
-        return _Windows(
+        return _ShardWindows(
             wd,
             first,
             limit,
@@ -142,7 +142,7 @@ def handle_select_and_scatter(v: SpmdPartitioningVisitor, hlo: HloInstruction) -
     data_shape = make_partitioned_shape(hlo.shape, sharding).as_array()
     source_shape = make_partitioned_shape(hlo.operands[1].shape, sharding).as_array()
     plans = {
-        i: _Windows.of(wd, data_shape.dimensions[i], source_shape.dimensions[i])
+        i: _ShardWindows.of(wd, data_shape.dimensions[i], source_shape.dimensions[i])
         for i, wd in enumerate(hlo.window.dimensions)
         if sharding.dimension(i) > 1
     }
@@ -186,7 +186,7 @@ def _with_halos(
     source_part: HloInstruction,
     operand: PartitionedHlo,
     source: PartitionedHlo,
-    plan: _Windows,
+    plan: _ShardWindows,
     dim: int,
     sharding: HloSharding,
     ordinal: HloInstruction,
@@ -238,7 +238,7 @@ def _own_part(
     v: SpmdPartitioningVisitor,
     scattered: HloInstruction,
     shape: ArrayShape,
-    plans: dict[int, _Windows],
+    plans: dict[int, _ShardWindows],
     ordinals: list[HloInstruction],
 ) -> HloInstruction:
     """Return the device's own elements, without the halos."""

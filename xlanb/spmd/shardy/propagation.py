@@ -143,14 +143,18 @@ class _Propagator:
         allowed = self.directions[id(op)]
         if not any(d is not Direction.NONE for d in allowed):
             return
-        self._propagate(_Site(op, rule, op.operands, op.results, operands, results, allowed, is_elementwise(op)))
+        self._propagate(
+            _PropagationSite(op, rule, op.operands, op.results, operands, results, allowed, is_elementwise(op))
+        )
 
     def _visit_barrier(self, op: ShardyOp) -> None:
         shape = op.results[0].dimensions
         direction = Direction[op.attributes["allowed_direction"]]
         rule = pointwise_rule([shape], [shape])
         operands, results = [op.operands[0].sharding], [op.results[0].sharding]
-        self._propagate(_Site(op, rule, op.operands, op.results, operands, results, (direction,) * len(shape), True))
+        self._propagate(
+            _PropagationSite(op, rule, op.operands, op.results, operands, results, (direction,) * len(shape), True)
+        )
 
     def _visit_edge(self, edge: DataFlowEdge) -> None:
         if not edge.owner.is_array:
@@ -159,7 +163,9 @@ class _Propagator:
         rule = pointwise_rule([shape] * len(edge.sources), [shape])
         operands = [edge.source_sharding(s) for s in edge.sources]
         both = (Direction.BOTH,) * len(shape)
-        self._propagate(_Site(edge, rule, edge.sources, [edge.owner], operands, [edge.sharding], both, False))
+        self._propagate(
+            _PropagationSite(edge, rule, edge.sources, [edge.owner], operands, [edge.sharding], both, False)
+        )
 
     def _propagate_results(self) -> None:
         """Propagate between the program's returned values and its result shardings."""
@@ -169,9 +175,11 @@ class _Propagator:
                 given = self.program.result_shardings[number]
                 both = (Direction.BOTH,) * len(shape)
                 rule = pointwise_rule([shape], [shape])
-                self._propagate(_Site(number, rule, [value], [value], [value.sharding], [given], both, False))
+                self._propagate(
+                    _PropagationSite(number, rule, [value], [value], [value.sharding], [given], both, False)
+                )
 
-    def _propagate(self, site: _Site) -> None:
+    def _propagate(self, site: _PropagationSite) -> None:
         mesh = self._common_mesh(site.before)
         if mesh is None or mesh.is_maximal:
             return
@@ -216,7 +224,7 @@ class _Propagator:
 
     # -- changes -----------------------------------------------------------------------------------
 
-    def _set(self, site: _Site, place: int, sharding: TensorSharding) -> None:
+    def _set(self, site: _PropagationSite, place: int, sharding: TensorSharding) -> None:
         """Set the sharding of an operand or result, and queue all that depends on it."""
         node = site.node
         value = site.values[place]
@@ -266,7 +274,7 @@ class _Propagator:
 
 
 @dataclass(slots=True)
-class _Site:
+class _PropagationSite:
     """An operation, edge or program result (by number): its arrays, shardings and rule."""
 
     node: Node | int

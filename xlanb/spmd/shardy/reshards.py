@@ -41,7 +41,7 @@ def insert_reshards(program: ShardyProgram) -> None:
 
 
 @dataclass
-class _Site:
+class _ReshardSite:
     """An operation, its rule, and its shardings by factor."""
 
     op: ShardyOp
@@ -63,14 +63,14 @@ def _element_count(value: ShardyValue) -> int:
     return count
 
 
-def _site(program: ShardyProgram, op: ShardyOp) -> _Site | None:
+def _site(program: ShardyProgram, op: ShardyOp) -> _ReshardSite | None:
     rule = sharding_rule(op)
     inputs = [None if v.sharding is None else v.sharding.closed() for v in op.operands]
     outputs = [None if v.sharding is None else v.sharding.closed() for v in op.results]
     meshes = [program.meshes[s.mesh] for s in (*inputs, *outputs) if s is not None]
     if rule is None or not meshes or meshes[0].is_maximal or len({(m.axes, m.device_ids) for m in meshes}) > 1:
         return None
-    return _Site(op, rule, meshes[0], inputs, outputs, ShardingProjection.of(inputs, outputs, rule, meshes[0]))
+    return _ReshardSite(op, rule, meshes[0], inputs, outputs, ShardingProjection.of(inputs, outputs, rule, meshes[0]))
 
 
 # -- changes ---------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def _reshard_result(op: ShardyOp, number: int, computed: TensorSharding) -> None
 # -- whole operations ------------------------------------------------------------------------------
 
 
-def _reshard(site: _Site) -> None:
+def _reshard(site: _ReshardSite) -> None:
     """Give each factor the same axes in all operands and results."""
     common = _compatible_axes(site)
     if common is None:
@@ -126,7 +126,7 @@ def _reshard(site: _Site) -> None:
             _reshard_result(site.op, n - count, sharding)
 
 
-def _compatible_axes(site: _Site) -> dict[int, Axes] | None:
+def _compatible_axes(site: _ReshardSite) -> dict[int, Axes] | None:
     """Return each factor's axes if all arrays agree and no axis is used twice."""
     out: dict[int, Axes] = {}
     seen: list[AxisRef] = []
@@ -162,7 +162,7 @@ class _Candidate:
         return self.source_size, self.precedence, self.sharding_size, self.factor, axes
 
 
-def _candidates(site: _Site) -> list[_Candidate]:
+def _candidates(site: _ReshardSite) -> list[_Candidate]:
     """Yield each prefix of each factor's axes, with the sizes of the arrays that it splits."""
     found: dict[tuple[int, Axes], _Candidate] = {}
     tensors = list(zip(site.sizes(), site.projection.tensors, strict=True))
@@ -189,7 +189,7 @@ def _precedence(rule: OpShardingRule, factor: int) -> int:
     return 2 if factor in rule.reduction else 3
 
 
-def _best_axes(site: _Site) -> dict[int, Axes]:
+def _best_axes(site: _ReshardSite) -> dict[int, Axes]:
     """Choose each factor's axes, from the largest arrays first; overlapping axes are trimmed."""
     chosen: dict[int, Axes] = {}
     candidates = _candidates(site)
@@ -247,7 +247,7 @@ def _without_overlap(axes: Axes, others: Axes) -> Axes:
     return tuple(out)
 
 
-def _distribute(spare: Axes, site: _Site, chosen: dict[int, Axes]) -> None:
+def _distribute(spare: Axes, site: _ReshardSite, chosen: dict[int, Axes]) -> None:
     """Give axes that a factor may not have to factors that all arrays share."""
     tensors = [t for t in site.projection.tensors if t.factors]
     left = list(spare)
@@ -268,7 +268,7 @@ def _distribute(spare: Axes, site: _Site, chosen: dict[int, Axes]) -> None:
 # -- dots ------------------------------------------------------------------------------------------
 
 
-def _reshard_dot(site: _Site) -> None:
+def _reshard_dot(site: _ReshardSite) -> None:
     """Compute a dot's result split as an operand is, then reshard it.
 
     Applies if the result is split by the axes that the dot sums over. The reshard becomes a

@@ -20,7 +20,7 @@ from xlanb.tf2xla.registry import register
 Values = list[HloInstruction]
 
 
-class _Update:
+class _UpdateBuilder:
     """Arithmetic of one update; scalars are broadcast to the variable's shape.
 
     The inputs are `slots` variables, then the others.
@@ -79,19 +79,19 @@ class _Update:
         return self.b.multiply(self.b.sign(x), rest)
 
 
-def _gradient_descent(u: _Update) -> Values:
+def _gradient_descent(u: _UpdateBuilder) -> Values:
     """var -= alpha * delta"""
     alpha, delta = u.given
     return [u.sub(u.variables[0], u.mul(alpha, delta))]
 
 
-def _proximal_gradient_descent(u: _Update) -> Values:
+def _proximal_gradient_descent(u: _UpdateBuilder) -> Values:
     alpha, l1, l2, delta = u.given
     moved = u.sub(u.variables[0], u.mul(alpha, delta))
     return [u.div(u.shrunk(moved, u.mul(alpha, l1)), u.add(u.number(1), u.mul(alpha, l2)))]
 
 
-def _momentum(u: _Update) -> Values:
+def _momentum(u: _UpdateBuilder) -> Values:
     """accum = accum * momentum + grad; var -= lr * accum.
 
     Nesterov: var -= lr * (grad + momentum * accum).
@@ -102,7 +102,7 @@ def _momentum(u: _Update) -> Values:
     return [u.sub(var, u.mul(rate, step)), accum]
 
 
-def _keras_momentum(u: _Update) -> Values:
+def _keras_momentum(u: _UpdateBuilder) -> Values:
     """accum = accum * momentum - lr * grad; var += accum.
 
     Nesterov: var += accum * momentum - lr * grad.
@@ -114,7 +114,7 @@ def _keras_momentum(u: _Update) -> Values:
     return [u.add(var, step), accum]
 
 
-def _adam(u: _Update) -> Values:
+def _adam(u: _UpdateBuilder) -> Values:
     """var -= lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon).
 
     m, v: running means of grad and grad^2.
@@ -128,7 +128,7 @@ def _adam(u: _Update) -> Values:
     return [u.sub(var, u.div(u.mul(scale, top), u.add(b.sqrt(v), epsilon))), m, v]
 
 
-def _ada_max(u: _Update) -> Values:
+def _ada_max(u: _UpdateBuilder) -> Values:
     """v = max(beta2 * v, |grad|); var -= lr / (1 - beta1^t) * m / (v + epsilon)"""
     (var, m, v), (power1, rate, beta1, beta2, epsilon, grad) = u.variables, u.given
     m = u.mean(beta1, m, grad)
@@ -136,7 +136,7 @@ def _ada_max(u: _Update) -> Values:
     return [u.sub(var, u.mul(u.b.divide(rate, u.one_less(power1)), u.div(m, u.add(v, epsilon)))), m, v]
 
 
-def _adagrad(u: _Update) -> Values:
+def _adagrad(u: _UpdateBuilder) -> Values:
     """accum += grad^2; var -= lr * grad / sqrt(accum)"""
     (var, accum), (rate, grad) = u.variables, u.given
     if u.ctx.attr("update_slots", True):
@@ -144,7 +144,7 @@ def _adagrad(u: _Update) -> Values:
     return [u.sub(var, u.mul(rate, grad, u.b.rsqrt(accum))), accum]
 
 
-def _adagrad_v2(u: _Update) -> Values:
+def _adagrad_v2(u: _UpdateBuilder) -> Values:
     """accum += grad^2; var -= lr * grad / (sqrt(accum) + epsilon)"""
     (var, accum), (rate, epsilon, grad) = u.variables, u.given
     if u.ctx.attr("update_slots", True):
@@ -152,7 +152,7 @@ def _adagrad_v2(u: _Update) -> Values:
     return [u.sub(var, u.div(u.mul(rate, grad), u.add(u.b.sqrt(accum), epsilon))), accum]
 
 
-def _proximal_adagrad(u: _Update) -> Values:
+def _proximal_adagrad(u: _UpdateBuilder) -> Values:
     (var, accum), (rate, l1, l2, grad) = u.variables, u.given
     accum = u.add(accum, u.mul(grad, grad))
     adapted = u.mul(rate, u.b.rsqrt(accum))
@@ -160,7 +160,7 @@ def _proximal_adagrad(u: _Update) -> Values:
     return [u.div(u.shrunk(moved, u.mul(adapted, l1)), u.add(u.number(1), u.mul(adapted, l2))), accum]
 
 
-def _adagrad_da(u: _Update) -> Values:
+def _adagrad_da(u: _UpdateBuilder) -> Values:
     """Dual averaging: var = -lr * shrunk sum of grad / (l2 * step * lr + sqrt(sum of squares))."""
     (_, total, squares), (grad, rate, l1, l2, step) = u.variables, u.given
     step = u.b.convert(step, grad.array_shape.element_type)
@@ -170,7 +170,7 @@ def _adagrad_da(u: _Update) -> Values:
     return [u.div(top, u.add(u.mul(l2, step, rate), u.b.sqrt(squares))), total, squares]
 
 
-def _rms_prop(u: _Update) -> Values:
+def _rms_prop(u: _UpdateBuilder) -> Values:
     """ms = rho * ms + (1 - rho) * grad^2.
 
     mom = momentum * mom + lr * grad / sqrt(ms + epsilon); var -= mom
@@ -181,7 +181,7 @@ def _rms_prop(u: _Update) -> Values:
     return [u.sub(var, mom), ms, mom]
 
 
-def _centered_rms_prop(u: _Update) -> Values:
+def _centered_rms_prop(u: _UpdateBuilder) -> Values:
     """As RMSProp, about the mean gradient mg: ms - mg^2 in place of ms"""
     (var, mg, ms, mom), (rate, rho, momentum, epsilon, grad) = u.variables, u.given
     ms = u.add(ms, u.mul(u.sub(u.mul(grad, grad), ms), u.one_less(rho)))
@@ -191,7 +191,7 @@ def _centered_rms_prop(u: _Update) -> Values:
     return [u.sub(var, mom), mg, ms, mom]
 
 
-def _adadelta(u: _Update) -> Values:
+def _adadelta(u: _UpdateBuilder) -> Values:
     """step = sqrt(accum_update + epsilon) / sqrt(accum + epsilon) * grad.
 
     accum: mean of grad^2; accum_update: mean of step^2
@@ -203,26 +203,26 @@ def _adadelta(u: _Update) -> Values:
     return [u.sub(var, u.mul(step, rate)), accum, accum_update]
 
 
-def _signed(u: _Update, m: HloInstruction, decay: HloInstruction) -> tuple[HloInstruction, HloInstruction]:
+def _signed(u: _UpdateBuilder, m: HloInstruction, decay: HloInstruction) -> tuple[HloInstruction, HloInstruction]:
     """Return the gradient's new mean, and decay if its sign is the gradient's, else -decay."""
     beta, grad = u.given[-2:]
     m = u.mean(beta, m, grad)
     return m, u.mul(decay, u.b.sign(u.wide(grad)), u.b.sign(m))
 
 
-def _add_sign(u: _Update) -> Values:
+def _add_sign(u: _UpdateBuilder) -> Values:
     (var, m), (rate, alpha, decay, _, grad) = u.variables, u.given
     m, agreement = _signed(u, m, decay)
     return [u.sub(var, u.mul(rate, u.add(alpha, agreement), grad)), m]
 
 
-def _power_sign(u: _Update) -> Values:
+def _power_sign(u: _UpdateBuilder) -> Values:
     (var, m), (rate, log_base, decay, _, grad) = u.variables, u.given
     m, agreement = _signed(u, m, decay)
     return [u.sub(var, u.mul(rate, u.b.exp(u.mul(agreement, log_base)), grad)), m]
 
 
-def _ftrl(u: _Update) -> Values:
+def _ftrl(u: _UpdateBuilder) -> Values:
     """Follow the regularized leader: McMahan et al., "Ad Click Prediction" (2013).
 
     V2 adds shrinkage of the gradient.
@@ -243,7 +243,7 @@ def _ftrl(u: _Update) -> Values:
     return [u.div(u.sub(clipped, linear), bottom), squares, linear]
 
 
-_UPDATES: dict[str, tuple[int, Callable[[_Update], Values]]] = {
+_UPDATES: dict[str, tuple[int, Callable[[_UpdateBuilder], Values]]] = {
     "GradientDescent": (1, _gradient_descent),
     "ProximalGradientDescent": (1, _proximal_gradient_descent),
     "Momentum": (2, _momentum),
@@ -264,9 +264,9 @@ _UPDATES: dict[str, tuple[int, Callable[[_Update], Values]]] = {
 }
 
 
-def _lowering(slots: int, update: Callable[[_Update], Values]) -> Callable[[OpContext], None]:
+def _lowering(slots: int, update: Callable[[_UpdateBuilder], Values]) -> Callable[[OpContext], None]:
     def lower(ctx: OpContext) -> None:
-        for index, value in enumerate(update(_Update(ctx, slots))):
+        for index, value in enumerate(update(_UpdateBuilder(ctx, slots))):
             ctx.assign_variable(index, value)
 
     return lower

@@ -26,7 +26,7 @@ from xlanb.transforms.reason import reason
 
 
 @dataclass(eq=False)
-class _Node:
+class _ValueNode:
     """A value in its buffer.
 
     Removing copies changes its uses and the computations that return it.
@@ -35,7 +35,7 @@ class _Node:
     value: HloValue
     uses: list[HloUse]
     live_out: set[HloComputation]
-    buffer: list[_Node] = field(default_factory=list)
+    buffer: list[_ValueNode] = field(default_factory=list)
 
 
 @reason("the source of the copy is dead when the copy is written")
@@ -70,14 +70,16 @@ class _CopyRemover:
     def __init__(self, module: HloModule, aliases: Iterable[tuple[int, Leaf, Leaf]]) -> None:
         dataflow = HloDataflowAnalysis(module)
         self._order = DependencyHloOrdering(module)
-        self._node: dict[HloValue, _Node] = {}
+        self._node: dict[HloValue, _ValueNode] = {}
         lists = _with_aliases(module, dataflow, buffers(dataflow), aliases)
         for values in lists:
-            nodes = [_Node(v, list(v.uses), set(v.live_out)) for v in sorted(values, key=cmp_to_key(self._compare))]
+            nodes = [
+                _ValueNode(v, list(v.uses), set(v.live_out)) for v in sorted(values, key=cmp_to_key(self._compare))
+            ]
             for n in nodes:
                 n.buffer = nodes
                 self._node[n.value] = n
-        self.copies: dict[HloInstruction, tuple[_Node, _Node]] = {}
+        self.copies: dict[HloInstruction, tuple[_ValueNode, _ValueNode]] = {}
         for i in dataflow.at:
             if i.opcode is O.COPY and i.shape.is_array and i.shape == i.operands[0].shape:
                 self.copies[i] = self._node[dataflow.value(i.operands[0])], self._node[dataflow.value(i)]
@@ -110,7 +112,7 @@ class _CopyRemover:
         self._merge(copy, source, target, merged)
         return True
 
-    def _merge(self, copy: HloInstruction, source: _Node, target: _Node, merged: list[_Node]) -> None:
+    def _merge(self, copy: HloInstruction, source: _ValueNode, target: _ValueNode, merged: list[_ValueNode]) -> None:
         source.uses = [u for u in source.uses if u.instruction is not copy] + target.uses
         source.live_out |= target.live_out
         merged.remove(target)
@@ -121,10 +123,10 @@ class _CopyRemover:
             if a is target:
                 self.copies[other] = source, b
 
-    def _are_before(self, earlier: Sequence[_Node], later: Sequence[_Node]) -> bool:
+    def _are_before(self, earlier: Sequence[_ValueNode], later: Sequence[_ValueNode]) -> bool:
         return all(self._is_before(a, b) for b in later for a in earlier)
 
-    def _is_before(self, a: _Node, b: _Node) -> bool:
+    def _is_before(self, a: _ValueNode, b: _ValueNode) -> bool:
         """Whether `a` is read for the last time before `b` is written."""
         if any(self._order.is_nested(b.value.instruction, c) and not _begins(b, c) for c in a.live_out):
             return False
@@ -133,7 +135,7 @@ class _CopyRemover:
         return all(self._order.use_is_before(u, b.value) for u in a.uses)
 
 
-def _begins(b: _Node, c: HloComputation) -> bool:
+def _begins(b: _ValueNode, c: HloComputation) -> bool:
     """Whether a value is the phi of loop body `c`, written when the last iteration is over."""
     return b.value.is_phi and b.value.instruction.parent is c and b.value.instruction.opcode is O.PARAMETER
 

@@ -40,7 +40,7 @@ class BatchNormExpander(HloPass):
                 expand = _EXPANDERS.get(i.opcode)
                 if expand is not None:
                     wide = _widened(i)
-                    c.replace(wide, expand(_Norm(wide, cache)))
+                    c.replace(wide, expand(_BatchNormParts(wide, cache)))
 
 
 def _widened(i: HloInstruction) -> HloInstruction:
@@ -49,7 +49,7 @@ def _widened(i: HloInstruction) -> HloInstruction:
     return i
 
 
-class _Norm:
+class _BatchNormParts:
     """One batch normalization: its operands, and what all three expansions share."""
 
     def __init__(self, i: HloInstruction, cache: regions.Cache) -> None:
@@ -98,7 +98,7 @@ class _Norm:
         return b.binary(O.ADD, b.binary(O.MULTIPLY, unit, self.wide(scale)), self.wide(offset))
 
 
-def _inference(n: _Norm) -> HloInstruction:
+def _inference(n: _BatchNormParts) -> HloInstruction:
     b = n.b
     x = n.x
     scale, offset, mean, variance = map(n.no_narrower, n.i.operands[1:])
@@ -107,7 +107,7 @@ def _inference(n: _Norm) -> HloInstruction:
     return b.binary(O.ADD, b.binary(O.MULTIPLY, x, n.wide(factor)), n.wide(shift))
 
 
-def _training(n: _Norm) -> HloInstruction:
+def _training(n: _BatchNormParts) -> HloInstruction:
     _, scale, offset = n.i.operands
     mean = n.mean(n.x)
     square = n.mean(n.b.binary(O.MULTIPLY, n.x, n.x))
@@ -115,7 +115,7 @@ def _training(n: _Norm) -> HloInstruction:
     return n.b.tuple((n.normalized(mean, variance, scale, offset), mean, variance))
 
 
-def _gradient(n: _Norm) -> HloInstruction:
+def _gradient(n: _BatchNormParts) -> HloInstruction:
     b = n.b
     x, scale, mean, variance, dy = n.i.operands
     inverse = n.inverse_deviation(variance)

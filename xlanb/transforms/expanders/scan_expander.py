@@ -38,7 +38,7 @@ class ScanExpander(HloPass):
 
 
 @dataclass(frozen=True)
-class _Scan:
+class _ScanParts:
     """The parts of a scan: input arrays, carried values, output arrays."""
 
     instruction: HloInstruction
@@ -74,12 +74,12 @@ def _expanded(i: HloInstruction) -> HloInstruction:
     return b.add(O.TUPLE, results, i.shape) if isinstance(i.shape, TupleShape) else results[0]
 
 
-def _parts(i: HloInstruction) -> _Scan:
+def _parts(i: HloInstruction) -> _ScanParts:
     count = len(i.operands) - (i.get("num_carries") or 0)
     shapes: tuple[Shape, ...] = i.shape.shapes if isinstance(i.shape, TupleShape) else (i.shape,)
     carries = i.operands[count:]
     outputs = tuple(s.as_array() for s in shapes[: len(shapes) - len(carries)])
-    return _Scan(i, i.operands[:count], carries, outputs)
+    return _ScanParts(i, i.operands[:count], carries, outputs)
 
 
 def _fill_condition(c: HloComputation, state: TupleShape, length: int) -> None:
@@ -88,7 +88,7 @@ def _fill_condition(c: HloComputation, state: TupleShape, length: int) -> None:
     c.set_root(b.compare(b.element(p, 0), "LT", b.scalar(length, _COUNTER)))
 
 
-def _fill_body(c: HloComputation, state: TupleShape, scan: _Scan) -> None:
+def _fill_body(c: HloComputation, state: TupleShape, scan: _ScanParts) -> None:
     p = c.add(O.PARAMETER, (), state, name="loop_state", parameter_number=0)
     b = Builder(p)
     counter, *rest = (b.element(p, n) for n in range(len(state.shapes)))

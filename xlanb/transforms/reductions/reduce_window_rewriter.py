@@ -60,7 +60,7 @@ def rewrite_scan(i: HloInstruction, base_length: int) -> HloInstruction | None:
 
 
 @dataclass(frozen=True)
-class _Scan:
+class _PrefixFold:
     """A running reduction along a dimension, forwards or backwards.
 
     An exclusive one returns what comes before each element, and one element more.
@@ -72,7 +72,7 @@ class _Scan:
     is_exclusive: bool
 
 
-def _scan_of(i: HloInstruction) -> _Scan | None:
+def _scan_of(i: HloInstruction) -> _PrefixFold | None:
     """The scan that a reduce-window computes, or None."""
     wide = [d for d, w in enumerate(i.window.dimensions) if w != WindowDimension(1)]
     if len(wide) != 1:
@@ -90,13 +90,13 @@ def _scan_of(i: HloInstruction) -> _Scan | None:
         or w.window_dilation != 1
     ):
         return None
-    return _Scan(d, n, is_forward, n in (w.padding_low, w.padding_high))
+    return _PrefixFold(d, n, is_forward, n in (w.padding_low, w.padding_high))
 
 
 class _Rewrite:
     """One scan, its dimension moved to the end and split into columns of `base` elements."""
 
-    def __init__(self, i: HloInstruction, scan: _Scan, base: int) -> None:
+    def __init__(self, i: HloInstruction, scan: _PrefixFold, base: int) -> None:
         self.i, self.scan, self.base, self.b = i, scan, base, Builder(i)
         self.start = i.operands[1]
         self.rank = i.operands[0].array_shape.rank

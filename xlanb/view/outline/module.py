@@ -37,7 +37,7 @@ class ModuleOutlines:
 
     def program(self, module: ModuleRecord) -> ProgramOutline:
         """The entry and all that is drawn in the place of an op."""
-        maker = _Maker(module, self._costs, self._traits)
+        maker = _ModuleOutliner(module, self._costs, self._traits)
         if module.name not in self._callers:  # from stage to stage the same
             self._callers[module.name] = maker.callers_of_step()
         maker.callers = self._callers[module.name]
@@ -101,7 +101,7 @@ class _Traits(NamedTuple):  # of which there are as many as instructions: a froz
         )
 
 
-class _Maker:
+class _ModuleOutliner:
     """Makes the parts of one module."""
 
     def __init__(

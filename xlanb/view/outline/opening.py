@@ -42,7 +42,7 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class _Box:
+class _Openable:
     """A box to open: its key, the number of nodes when open, and their positions."""
 
     key: str
@@ -134,7 +134,7 @@ class _Opener:
         self._insides = insides
         self._known = previous.known if previous else frozenset()
         self._was_open = frozenset(previous.open) if previous else frozenset()
-        self._waiting: list[tuple[float, int, _Box]] = []
+        self._waiting: list[tuple[float, int, _Openable]] = []
         self._count = 0
 
     def run(self) -> tuple[int, Opening]:
@@ -144,7 +144,7 @@ class _Opener:
             return 0, Opening(())
         opened: list[str] = []
         known = set(self._known)
-        late: list[_Box] = []
+        late: list[_Openable] = []
         total = min(start.ops.roles.count(INPUT), _PORTS) + (RESULT in start.ops.roles)
         total += self._enter(Spot(start, -1, ""), 0)
         while self._waiting:
@@ -188,4 +188,4 @@ class _Opener:
         nodes = sum(len(groups) + len(own) for groups, own in map(self._insides.of, spots))
         self._count += 1
         worth = weight * _DEEPER**depth / max(2, nodes) ** 0.5
-        heapq.heappush(self._waiting, (-worth, self._count, _Box(key, nodes, spots, depth + 1)))
+        heapq.heappush(self._waiting, (-worth, self._count, _Openable(key, nodes, spots, depth + 1)))

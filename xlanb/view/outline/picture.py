@@ -24,7 +24,7 @@ class OutlineDrawing:
 
 def outline_drawing(program: ProgramOutline, most: int = MOST) -> OutlineDrawing:
     """A program with the groups open that are open at first; at most about `most` nodes."""
-    maker = _Maker(program, frozenset(default_opening(program, most=most).open))
+    maker = _PictureBuilder(program, frozenset(default_opening(program, most=most).open))
     start = program.parts.get(program.entry)
     if start is not None:
         maker.add(Spot(start, -1, ""), "")
@@ -38,7 +38,7 @@ def _width(title: tuple[str, str]) -> float:
     return max(64.0, min(260.0, _LETTER * max(map(len, title)) + 26))
 
 
-class _Maker:
+class _PictureBuilder:
     """Collect the nodes, groups and edges. A closed group or call is one node, with its own key."""
 
     def __init__(self, program: ProgramOutline, opened: frozenset[str]) -> None:

@@ -78,7 +78,7 @@ def emit_attention(k: Kernel) -> bool:
     if a is None:
         return False
     try:
-        _Emitter(k, tiling(a)).emit()
+        _AttentionEmitter(k, tiling(a)).emit()
     except NotAVectorError as error:
         raise KernelTooLargeError(f"{k.f.name} has logits that cannot be vectorized: {error}") from error
     return True
@@ -87,7 +87,7 @@ def emit_attention(k: Kernel) -> bool:
 CUSTOM_FUSIONS[KIND] = CustomFusion(is_attention_kernel, emit_attention, scratch_bytes, rounds)
 
 
-class _Emitter:
+class _AttentionEmitter:
     """Emits the kernel."""
 
     def __init__(self, k: Kernel, t: AttentionTiling) -> None:

@@ -305,7 +305,7 @@ def _emit_blocks(f: Function) -> None:
 
 
 @dataclass(frozen=True)
-class _Made:
+class _BlockedProduct:
     """A blocked product on a machine."""
 
     a: Packing
@@ -314,7 +314,7 @@ class _Made:
     wide: int
 
 
-def _made(blocks: Blocks, target: CodegenTarget) -> _Made:
+def _made(blocks: Blocks, target: CodegenTarget) -> _BlockedProduct:
     x, g = blocks.x, group(blocks.x, target)
     width = lanes_of(target, x.type.bits)
     most = (target.vector_registers - _VECTORS - 2) // _VECTORS
@@ -334,7 +334,7 @@ def _made(blocks: Blocks, target: CodegenTarget) -> _Made:
     groups = -(-down // tall)
     parts = target.threads * 16 if target.threads > 1 else 1
     wide = -(-along // max(1, min(along, -(-parts // groups))))
-    return _Made(a, b, tall, wide)
+    return _BlockedProduct(a, b, tall, wide)
 
 
 def emit_blocks(f: Function, blocks: Blocks, places: tuple[Value, Value, Value], scratch: Value) -> None:
@@ -345,14 +345,14 @@ def emit_blocks(f: Function, blocks: Blocks, places: tuple[Value, Value, Value],
         f"{made.a.units} rows by {_VECTORS} vectors of {made.a.width}",
         f"{blocks.count} blocks of depth {blocks.depth}, a and b packed",
     )
-    _Emitter(f, blocks, made, places, scratch).emit()
+    _BlocksEmitter(f, blocks, made, places, scratch).emit()
 
 
-class _Emitter:
+class _BlocksEmitter:
     """Emits a blocked product into a kernel."""
 
     def __init__(
-        self, f: Function, blocks: Blocks, made: _Made, places: tuple[Value, Value, Value], scratch: Value
+        self, f: Function, blocks: Blocks, made: _BlockedProduct, places: tuple[Value, Value, Value], scratch: Value
     ) -> None:
         self.f, self.blocks, self.made = f, blocks, made
         self.x = x = blocks.x

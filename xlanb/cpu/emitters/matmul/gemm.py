@@ -103,7 +103,7 @@ def _panel(
     f: Function,
     x: Contraction,
     tile: MatmulTile,
-    walk: _Walk,
+    walk: _BlockOrder,
     block: tuple[list[tuple[int, int]], tuple[ContractionAxis, ...], int, int],
 ) -> list[int | str]:
     """The table of the routine that fills a panel and computes its rows.
@@ -136,7 +136,7 @@ def _span(x: Contraction, axis: ContractionAxis, step: int = 1) -> Span:
 
 
 @dataclass(frozen=True)
-class _Walk:
+class _BlockOrder:
     """Blocks in order; `inner` iterates over the rows of a group.
 
     `outer` iterates over batches, groups of rows whose part of a fits the cache, and columns.
@@ -151,7 +151,7 @@ class _Walk:
         return positions(self.inner)
 
 
-def _walk(x: Contraction, made: Blocking, step: int, room_bytes: int) -> _Walk:
+def _walk(x: Contraction, made: Blocking, step: int, room_bytes: int) -> _BlockOrder:
     batch = [_span(x, axis) for axis in x.batch]
     columns = [_span(x, axis, step if axis is x.columns[-1] else 1) for axis in x.columns]
     groups: list[Span] = []
@@ -168,7 +168,7 @@ def _walk(x: Contraction, made: Blocking, step: int, room_bytes: int) -> _Walk:
         if each < blocks:
             groups.insert(0, _span(x, axis, size))
         within.append(axis)
-    return _Walk([*batch, *groups, *columns], inner)
+    return _BlockOrder([*batch, *groups, *columns], inner)
 
 
 def _blocks_that_fit(within: list[ContractionAxis], axis: ContractionAxis, by: int, rows: int) -> int:

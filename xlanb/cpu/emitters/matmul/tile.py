@@ -172,10 +172,10 @@ def panel_bytes(tile: MatmulTile, depth: Sequence[ContractionAxis]) -> int:
 
 def tile_routine(module: ModuleBuilder, tile: MatmulTile) -> str:
     """The name of a tile's routine."""
-    return routine(module, tile, tile.name, lambda f: _Emitter(f, tile).emit(), ROUTINE)
+    return routine(module, tile, tile.name, lambda f: _TileEmitter(f, tile).emit(), ROUTINE)
 
 
-class _Emitter:
+class _TileEmitter:
     """Emits the routine of a tile."""
 
     def __init__(self, f: Function, tile: MatmulTile) -> None:

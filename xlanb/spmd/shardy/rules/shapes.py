@@ -115,7 +115,7 @@ def reshape(op: ShardyOp) -> OpShardingRule | None:
     return _Reshape(builder(op), before, after).build() if math.prod(before) else None
 
 
-class _Side:
+class _ShapeSide:
     """How much of one shape is covered by factors."""
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
@@ -148,8 +148,8 @@ class _Reshape:
 
     def __init__(self, made: RuleBuilder, before: tuple[int, ...], after: tuple[int, ...]) -> None:
         self.made = made
-        self.old = _Side(before)
-        self.new = _Side(after)
+        self.old = _ShapeSide(before)
+        self.new = _ShapeSide(after)
 
     def add(self, size: int, *, old: bool, new: bool) -> None:
         self.made.add_factor([self.old.dim if old else NO_DIM], [self.new.dim if new else NO_DIM], size)
@@ -186,7 +186,7 @@ class _Reshape:
             self.add(_catch_up(next_new, divisor, self.new, self.old), old=False, new=True)
 
 
-def _catch_up(size: int, divisor: int, side: _Side, ahead: _Side) -> int:
+def _catch_up(size: int, divisor: int, side: _ShapeSide, ahead: _ShapeSide) -> int:
     """Return the next factor of the side that is behind.
 
     It makes the sides meet if possible, and otherwise keeps the common divisor for the next step.
