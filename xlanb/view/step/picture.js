@@ -68,6 +68,7 @@ export class PictureState {
     this.predictButton = tool("predict", "guess what the next pass removes or changes", () => this.predict());
     this.revealButton = tool("Reveal", "show what the pass did", () => this.reveal());
     this.revealButton.classList.add("primary");
+    for (const x of [this.focusButton, this.less, this.more, this.steps, this.revealButton]) x.hidden = true; // the first drawing measures the pane below the tools
     this.tools = [this.foldAll, this.unfoldAll, this.quiet, this.focusButton, this.less, this.steps, this.more, this.predictButton, this.revealButton, this.crumbs];
   }
 
