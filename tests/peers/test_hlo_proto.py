@@ -8,10 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import xlanb
 import xlanb.hlo
 from xlanb.hlo.module import HloModule
+from xlanb.hlo.proto import HloSnapshot
 from xlanb.hlo.proto.schema import SCHEMA
 from xlanb.peers.versions import RealXla, installed
 
@@ -115,3 +118,16 @@ def test_a_dump_opens(tmp_path: Path) -> None:
         assert {i.name for i in module.instructions()} == {i.name for i in xlanb.hlo.parse(text).instructions()}
         theirs = SCHEMA.HloProto.FromString(path.read_bytes()).hlo_module.SerializeToString()
         assert said_by_xla(module.to_proto()) == said_by_xla(theirs)
+
+
+def test_snapshots_of_the_real_xla_are_read(tmp_path: Path) -> None:
+    script = "import jax, numpy as np\njax.jit(lambda x, y: (x + y, x * y))(np.float32([1, 2]), np.float32([3, 5]))"
+    flags = f"--xla_dump_to={tmp_path} --xla_dump_hlo_snapshots"
+    subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "XLA_FLAGS": flags})
+    (path,) = tmp_path.glob("*jit__lambda*.snapshot.*.pb")
+    found = HloSnapshot.from_proto(path.read_bytes())
+    np.testing.assert_array_equal(found.arguments, [[1, 2], [3, 5]])
+    np.testing.assert_array_equal(found.result, [[4, 7], [3, 10]])
+    np.testing.assert_array_equal(
+        xlanb.evaluate(HloModule.from_proto(path.read_bytes()), *found.arguments), found.result
+    )

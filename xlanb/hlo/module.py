@@ -303,7 +303,7 @@ class HloModule(Displayable):
 
     @staticmethod
     def from_proto(data: bytes) -> HloModule:
-        """The module of a binary HloModuleProto or HloProto (a `.hlo.pb` file).
+        """The module of a binary HloModuleProto, HloProto or HloSnapshot (a `.pb` file of a dump).
 
         Raises:
             HloParseError, ShapeError, LiteralError: the bytes are not a well-formed module.

@@ -20,6 +20,7 @@ from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.hlo import HloModule
 from xlanb.hlo.attributes import OpMetadata
+from xlanb.hlo.proto import HloSnapshot
 from xlanb.runtime.graph_program import VARIABLES, extract_result, inputs_of
 from xlanb.runtime.session import Session
 from xlanb.shape.shape import ArrayShape
@@ -66,6 +67,14 @@ class Extraction(Displayable):
             )
         taken = self.module.entry_computation.parameters
         return [_fit(n, p.array_shape, given[n]) for n, p in zip(self.parameters, taken, strict=True)]
+
+    def snapshot(self, values: Mapping[str, Any] | None = None, **named: Any) -> HloSnapshot:
+        """The program with its arguments, as XLA dumps an execution; `.to_proto()` are its bytes.
+
+        Raises:
+            ArgumentError: A value is missing or does not fit.
+        """
+        return HloSnapshot(self.module, tuple(self.arguments(values, **named)))
 
     def named(self, results: Sequence[Any]) -> dict[str, Any]:
         """Results of a run by name: fetched tensors as "loss:0", new variable values by node."""

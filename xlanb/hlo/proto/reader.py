@@ -42,10 +42,10 @@ Every module names its entry computation (2).
 
 @boundary("read an HloModuleProto")
 def from_proto(data: bytes) -> HloModule:
-    """The module of a binary HloModuleProto, or of an HloProto around one.
+    """The module of a binary HloModuleProto, or of an HloProto or HloSnapshot around one.
 
-    `.hlo.pb` files hold either. The module is well formed like the parser's; `module.verify()`
-    checks the rules of HLO.
+    `.hlo.pb` files hold one of the first two, `.snapshot.*.pb` files the last. The module is well
+    formed like the parser's; `module.verify()` checks the rules of HLO.
 
     Raises:
         HloParseError: the bytes are not such a message; an id is unknown, duplicate or used before
@@ -56,6 +56,8 @@ def from_proto(data: bytes) -> HloModule:
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise HloParseError(f"expected the bytes of an HloModuleProto, got {type(data).__name__}")
     data = bytes(data)
+    if (snapshot := _module_of_snapshot(data)) is not None:
+        return module_of(snapshot)
     fields = top_level_fields(data)
     if any(n in fields for n in _MODULE_ONLY):
         return module_of(decode(SCHEMA.HloModuleProto(), data, HloParseError))
@@ -63,6 +65,19 @@ def from_proto(data: bytes) -> HloModule:
     if not outer.HasField("hlo_module"):
         raise HloParseError(f"the {len(data)} bytes are neither an HloModuleProto nor an HloProto")
     return module_of(outer.hlo_module)
+
+
+def _module_of_snapshot(data: bytes) -> Message | None:
+    """The HloModuleProto of an HloSnapshot, or None.
+
+    A module's name is in the place of a snapshot's HloProto. It is no such message with a module
+    that has computations.
+    """
+    try:
+        outer = decode(SCHEMA.HloSnapshot(), data, HloParseError)
+    except HloParseError:
+        return None
+    return outer.hlo.hlo_module if outer.hlo.hlo_module.computations else None
 
 
 def module_of(proto: Message) -> HloModule:

@@ -421,6 +421,11 @@ message HloModuleProto
   24 debug_attributes DebugAttributeTableEntryProto*
 message HloProto
   1 hlo_module HloModuleProto
+message HloSnapshot
+  1 hlo HloProto
+  2 arguments LiteralProto*
+  3 result LiteralProto
+  4 execution_platform string
 """
 
 SCHEMA = Schema("xlanb.hlo", _TABLE)
