@@ -29,7 +29,7 @@ needs_pool = pytest.mark.skipif(not has_pool(jit.host().triple), reason="no pool
 @pytest.fixture(autouse=True)
 def _limit(monkeypatch):
     """Reset the limit after each test."""
-    highest = cpus._State.highest
+    highest = cpus._ThreadLimits.highest
     with monkeypatch.context() as patch:
         for name in cpus.VARIABLES:
             patch.delenv(name, raising=False)
@@ -38,7 +38,7 @@ def _limit(monkeypatch):
             patch.delenv(name, raising=False)
         cpus.ask_for(0)
         pool.update_limit()
-    cpus._State.highest = highest
+    cpus._ThreadLimits.highest = highest
 
 
 def _programs() -> dict[str, tuple[str, list[np.ndarray]]]:
@@ -236,12 +236,12 @@ def test_quotas_of_control_groups(tmp_path, files, granted):
 def test_the_least_of_affinity_and_quotas_counts(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(6)), raising=False)
     for kept in ("places", "granted"):  # restored after the test
-        monkeypatch.setattr(cpus._State, kept, getattr(cpus._State, kept))
+        monkeypatch.setattr(cpus._ThreadLimits, kept, getattr(cpus._ThreadLimits, kept))
     for worth, count in (((), 6), ((None,), 6), ((4, None), 4), ((9, 5), 5)):
         given = [_Worth(w) for w in worth]
         monkeypatch.setattr(cpus, "quotas", lambda given=given: given)
-        monkeypatch.setattr(cpus._State, "read_at", float("-inf"))  # they are read each 0.1 s at most
-        monkeypatch.setattr(cpus._State, "found_at", float("-inf"))  # and located less often
+        monkeypatch.setattr(cpus._ThreadLimits, "read_at", float("-inf"))  # they are read each 0.1 s at most
+        monkeypatch.setattr(cpus._ThreadLimits, "found_at", float("-inf"))  # and located less often
         assert cpus.thread_count() == count
 
 
@@ -256,12 +256,12 @@ def test_a_quota_that_changes_is_read_again_where_it_was_found(tmp_path, monkeyp
     file = tmp_path / "cpu.max"
     looked = []
     for kept in ("places", "granted"):
-        monkeypatch.setattr(cpus._State, kept, getattr(cpus._State, kept))
+        monkeypatch.setattr(cpus._ThreadLimits, kept, getattr(cpus._ThreadLimits, kept))
     monkeypatch.setattr(cpus, "quotas", lambda: looked.append(1) or [Quota(str(file))])
-    monkeypatch.setattr(cpus._State, "found_at", float("-inf"))
+    monkeypatch.setattr(cpus._ThreadLimits, "found_at", float("-inf"))
     for quota in (1, 2, 3):
         file.write_text(f"{quota * 100_000} 100000")
-        monkeypatch.setattr(cpus._State, "read_at", float("-inf"))
+        monkeypatch.setattr(cpus._ThreadLimits, "read_at", float("-inf"))
         assert cpus._granted() == quota
     assert len(looked) == 1
 

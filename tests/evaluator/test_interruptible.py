@@ -75,13 +75,13 @@ def test_values_and_errors_come_out(monkeypatch):
     monkeypatch.setattr(interruptible, "SHORT_BYTES", 0)
     monkeypatch.setattr(interruptible, "SHORT_SUPERLINEAR_BYTES", 0)
     threads = set()
-    compute = interruptible._Call._compute
+    compute = interruptible._ThreadCall._compute
 
     def seen(call):
         threads.add(threading.get_ident())
         compute(call)
 
-    monkeypatch.setattr(interruptible._Call, "_compute", seen)
+    monkeypatch.setattr(interruptible._ThreadCall, "_compute", seen)
     x = np.float32([3, 1, 2])
     text = f"HloModule m\n{_LESS}ENTRY e {{ x = f32[3] parameter(0) ROOT r = f32[3] sort(x), dimensions={{0}}, to_apply=f }}"
     np.testing.assert_array_equal(xlanb.evaluate(text, x), [1, 2, 3])

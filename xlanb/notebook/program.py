@@ -27,7 +27,7 @@ from xlanb.notebook.shell import evaluated
 from xlanb.runtime.graph_program import inputs_of
 from xlanb.runtime.jit import Jit
 from xlanb.runtime.opt import arguments_for
-from xlanb.runtime.program import function_module, to_module
+from xlanb.runtime.program import to_module, tuple_module
 from xlanb.runtime.session import Session
 from xlanb.tf2xla.const_analysis import constant_inputs
 from xlanb.tracing import unobserved
@@ -170,7 +170,7 @@ def _module(function: Any, args: tuple[Any, ...], named: dict[str, Any], lang: s
     __tracebackhide__ = True
     if lang == "jax":
         return jax_module(function, *args, **named)
-    return to_module(function, *args, **named) if is_foreign(function) else function_module(function, args, named)
+    return to_module(function, *args, **named) if is_foreign(function) else tuple_module(function, args, named)
 
 
 def _tensor(shell: InteractiveShell, tensor: Tensor, given: Mapping[Any, Any] | None) -> CellProgram:

@@ -32,6 +32,12 @@ class FunctionCalling:
         """Whether the function returns a tuple of tensors, as the module does."""
         return type(self.structure) is tuple and self.structure == tuple(range(len(self.structure)))
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether the function returns a tensor, or a tuple or list of tensors."""
+        numbers = self.structure if type(self.structure) in (tuple, list) else (self.structure,)
+        return all(isinstance(n, int) for n in numbers)
+
     def flatten(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
         """The arguments as arrays.
 

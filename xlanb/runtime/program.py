@@ -49,7 +49,7 @@ def to_module(x: Any, /, *args: Any, **named: Any) -> HloModule:
     if isinstance(x, bytes | bytearray) and x.startswith(BYTECODE):
         return verified(jax_module(x, *args, **named))
     if callable(x) or is_jax(x):
-        return verified(function_module(x, args, named))
+        return verified(tuple_module(x, args, named))
     raise no_program(x)
 
 
@@ -87,6 +87,17 @@ def verified(module: HloModule) -> HloModule:
         HloVerifierError: The module violates a rule of HLO.
     """
     module.verify(executable=True)
+    return module
+
+
+def tuple_module(function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> HloModule:
+    """The same as `function_module`, but tensors of a function over `xlanb.tf` become a tuple.
+
+    This applies to a tensor, and to a tuple or list of tensors; other structures are kept.
+    """
+    module = function_module(function, args, named)
+    if getattr(module.calling, "is_flat", False):
+        module.calling = None
     return module
 
 
