@@ -174,7 +174,7 @@ def test_what_is_not_taken_is_said(real):
         (real.constant(1.0), (), "an EagerTensor is a value"),
         (real.data.Dataset.range(3), (), "cannot use a _RangeDataset"),
         (model, (), "does not declare its inputs"),
-        (inserting, (np.array([1], np.int32),), "captures .* hash tables"),
+        (inserting, (np.array([1], np.int32),), "captures .*, a resource that is not a variable"),
         (real.function(lambda x: x), (), "cannot trace .*missing a required argument"),
         (3, (), "cannot use a int as a TensorFlow program"),
     ):
