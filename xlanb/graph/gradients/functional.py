@@ -268,10 +268,8 @@ def _while(op: Operation, *grads: Any) -> Any:
         made = function_gradients(body, values, wanted)
         return k - 1, rest, [_next(starts[i], d, made[i]) for i, d in zip(places, down, strict=True)]
 
-    limits = {} if limit is None else {"maximum_iterations": constant(limit)}
-    _, _, ends = while_v2(
-        lambda k, *_: k > 0, step, (count, held, first), None, limits.get("maximum_iterations"), None, same=True
-    )
+    most = None if limit is None else constant(limit)
+    _, _, ends = while_v2(lambda k, *_: k > 0, step, (count, held, first), None, most, None, same=True)
     found: list[Any] = [None] * len(starts)
     for i, grad in zip(places, ends, strict=True):
         found[i] = grad
@@ -280,14 +278,22 @@ def _while(op: Operation, *grads: Any) -> Any:
 
 def _unchanged(body: GraphFunction) -> set[int]:
     """Return the loop variables that the body returns unchanged."""
-    found = set()
+    return {
+        index
+        for index, source in _results(body).items()
+        if source.type == "_Arg" and int(source.attrs["index"]) == index
+    }
+
+
+def _results(body: GraphFunction) -> dict[int, Operation]:
+    """Return the operation that computes each result, behind identities."""
+    found = {}
     for op in body.body:
         if op.type == "_Retval":
             source = op.inputs[0].op
             while source.type == "Identity":
                 source = source.inputs[0].op
-            if source.type == "_Arg" and source.attrs["index"] == op.attrs["index"]:
-                found.add(int(op.attrs["index"]))
+            found[int(op.attrs["index"])] = source
     return found
 
 
@@ -335,16 +341,12 @@ def _outer(op: Operation, tensor: Tensor) -> int | None:
 
 def _growth(body: GraphFunction, index: int) -> int | None:
     """Return the increment of a variable in the body."""
-    for op in body.body:
-        if op.type == "_Retval" and int(op.attrs["index"]) == index:
-            source = op.inputs[0].op
-            while source.type == "Identity":
-                source = source.inputs[0].op
-            if source.type in {"Add", "AddV2"}:
-                for mine, added in (source.inputs, reversed(source.inputs)):
-                    value = constant_value(added)
-                    if _argument(mine) == index and value is not None and not value.ndim:
-                        return int(value)
+    source = _results(body)[index]
+    if source.type in {"Add", "AddV2"}:
+        for mine, added in (source.inputs, reversed(source.inputs)):
+            value = constant_value(added)
+            if _argument(mine) == index and value is not None and not value.ndim:
+                return int(value)
     return None
 
 
