@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 from threading import Thread
+from typing import Any
 
-from xlanb.tracing import Cause, Event, Executed, because, current_cause, emit, is_observed, observing, unobserved
+import pytest
+
+from xlanb.conditions import Condition
+from xlanb.tracing import (
+    Cause,
+    Event,
+    Executed,
+    LazySequence,
+    because,
+    current_cause,
+    emit,
+    is_observed,
+    observing,
+    unobserved,
+)
+from xlanb.transforms import guard_predicates
+from xlanb.transforms.guard_predicates import GuardPredicates
 
 
 class Seen:
@@ -62,3 +80,44 @@ def test_unobserved_hides_a_block() -> None:
         assert not is_observed()
         emit(Executed(1, 0.0))
     assert seen.events == []
+
+
+class Counted(LazySequence[int]):
+    """Counts how often its items are created."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def _create(self) -> tuple[int, ...]:
+        self.count += 1
+        return (3, 1, 2)
+
+
+def test_a_lazy_sequence_creates_its_items_once_and_equals_their_tuple() -> None:
+    items = Counted()
+    assert items.count == 0
+    assert [*items] == [items[0], *items[1:]] == [3, 1, 2]
+    assert (len(items), hash(items), repr(items)) == (3, hash((3, 1, 2)), "(3, 1, 2)")
+    assert items == (3, 1, 2)
+    assert items == Counted()
+    assert copy.copy(items) == (3, 1, 2)
+    assert items.count == 1
+
+
+def test_predicates_of_a_rule_are_formatted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    formatted: list[str] = []
+
+    def words(name: str, *_: object) -> str:
+        formatted.append(name)
+        return name
+
+    monkeypatch.setattr(guard_predicates, "_words", words)
+    guard: Condition[Any] = Condition("holds", lambda _: True, wants=("a",))
+    predicates = GuardPredicates([guard, guard], [True, True], ["a"], (None, None))
+    assert [p.value for p in predicates] == ["a", "a"]
+    assert predicates[1].holds
+    assert hash(predicates) == hash(tuple(predicates))
+    assert formatted == ["a"]

@@ -99,25 +99,22 @@ class DeferredDecisions:
         raise AssertionError("abstract")
 
 
-class RecordedEvents(Sequence[T], ABC):
-    """Events in order, including deferred ones; equal to a tuple of the same events."""
+class LazySequence(Sequence[T], ABC):
+    """A sequence whose items are created, all at once, when one is read; equal to their tuple."""
 
-    __slots__ = ("_made", "_told")
+    __slots__ = ("_items",)
 
-    def __init__(self, told: Sequence[Any]) -> None:
-        self._told = told
-        self._made: tuple[T, ...] | None = None
+    def __init__(self) -> None:
+        self._items: tuple[T, ...] | None = None
 
-    @staticmethod
     @abstractmethod
-    def made_of(told: Any) -> Iterable[T]:
-        """Return the events of one notification."""
+    def _create(self) -> tuple[T, ...]:
+        """Create the items; called once."""
 
-    def _events(self) -> tuple[T, ...]:
-        if self._made is None:
-            self._made = tuple([e for told in self._told for e in self.made_of(told)])
-            self._told = ()
-        return self._made
+    def _created(self) -> tuple[T, ...]:
+        if self._items is None:
+            self._items = self._create()
+        return self._items
 
     @overload
     def __getitem__(self, index: int) -> T: ...
@@ -126,28 +123,48 @@ class RecordedEvents(Sequence[T], ABC):
     def __getitem__(self, index: slice) -> tuple[T, ...]: ...
 
     def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
-        return self._events()[index]
+        return self._created()[index]
 
     def __iter__(self) -> Iterator[T]:
-        return iter(self._events())
+        return iter(self._created())
 
     def __len__(self) -> int:
-        return len(self._events())
-
-    def __bool__(self) -> bool:
-        return bool(self._told or self._made)
+        return len(self._created())
 
     def __eq__(self, other: object) -> bool:
-        return self._events() == (other._events() if isinstance(other, RecordedEvents) else other)
+        return self._created() == (other._created() if isinstance(other, LazySequence) else other)
 
     def __hash__(self) -> int:
-        return hash(self._events())
+        return hash(self._created())
 
     def __repr__(self) -> str:
-        return repr(self._events())
+        return repr(self._created())
 
     def __reduce__(self) -> tuple[type, tuple[tuple[T, ...]]]:
-        return tuple, (self._events(),)
+        return tuple, (self._created(),)
+
+
+class RecordedEvents(LazySequence[T], ABC):
+    """Events in order, including deferred ones."""
+
+    __slots__ = ("_notified",)
+
+    def __init__(self, notified: Sequence[Any]) -> None:
+        super().__init__()
+        self._notified = notified
+
+    @staticmethod
+    @abstractmethod
+    def made_of(notified: Any) -> Iterable[T]:
+        """Return the events of one notification."""
+
+    def _create(self) -> tuple[T, ...]:
+        made = tuple([e for one in self._notified for e in self.made_of(one)])
+        self._notified = ()
+        return made
+
+    def __bool__(self) -> bool:
+        return bool(self._notified or self._items)
 
 
 @final
@@ -157,8 +174,8 @@ class RecordedEdits(RecordedEvents["Edit"]):
     __slots__ = ()
 
     @staticmethod
-    def made_of(told: Edit | DeferredEdits) -> Iterable[Edit]:
-        return told.edits() if isinstance(told, DeferredEdits) else (told,)
+    def made_of(notified: Edit | DeferredEdits) -> Iterable[Edit]:
+        return notified.edits() if isinstance(notified, DeferredEdits) else (notified,)
 
 
 @final
@@ -168,8 +185,8 @@ class RecordedDecisions(RecordedEvents["Decision"]):
     __slots__ = ()
 
     @staticmethod
-    def made_of(told: Decision | DeferredDecisions) -> Iterable[Decision]:
-        return told.decisions() if isinstance(told, DeferredDecisions) else (told,)
+    def made_of(notified: Decision | DeferredDecisions) -> Iterable[Decision]:
+        return notified.decisions() if isinstance(notified, DeferredDecisions) else (notified,)
 
 
 def is_same_rewrite(last: Edit, edit: Edit) -> bool:

@@ -6,15 +6,14 @@ the decision is made.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, final, overload
+from typing import Any, final
 
 from xlanb.conditions import Condition
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.records import ComputationName, InstructionRecord
 from xlanb.shape import Literal
-from xlanb.tracing import Predicate
+from xlanb.tracing import LazySequence, Predicate
 
 _LONGEST = 40
 """The longest attribute text, in characters, that is shown in a line."""
@@ -37,48 +36,8 @@ def captured(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-class LazyPredicates(Sequence[Predicate], ABC):
-    """Predicates of a decision, formatted when they are read; equal to a tuple of the same."""
-
-    __slots__ = ("_made",)
-    _made: tuple[Predicate, ...] | None
-
-    @abstractmethod
-    def _predicates(self) -> tuple[Predicate, ...]:
-        """Format the predicates from the captured values."""
-
-    def _told(self) -> tuple[Predicate, ...]:
-        if self._made is None:
-            self._made = self._predicates()
-        return self._made
-
-    @overload
-    def __getitem__(self, index: int) -> Predicate: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Predicate, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> Predicate | tuple[Predicate, ...]:
-        return self._predicates()[index]
-
-    def __len__(self) -> int:
-        return len(self._told())
-
-    def __eq__(self, other: object) -> bool:
-        return self._told() == (other._told() if isinstance(other, LazyPredicates) else other)
-
-    def __hash__(self) -> int:
-        return hash(self._predicates())
-
-    def __repr__(self) -> str:
-        return repr(self._predicates())
-
-    def __reduce__(self) -> tuple[type, tuple[tuple[Predicate, ...]]]:
-        return tuple, (self._predicates(),)
-
-
 @final
-class GuardPredicates(LazyPredicates):
+class GuardPredicates(LazySequence[Predicate]):
     """The guards of a rule as conditions with values.
 
     `outcomes` says whether each checked guard held; None if it could not be evaluated. `names` are
@@ -94,10 +53,10 @@ class GuardPredicates(LazyPredicates):
         names: Sequence[str],
         saw: tuple[Any, ...],
     ) -> None:
-        self._made = None
+        super().__init__()
         self._guards, self._outcomes, self._names, self._seen = guards, outcomes, names, saw
 
-    def _predicates(self) -> tuple[Predicate, ...]:
+    def _create(self) -> tuple[Predicate, ...]:
         seen = iter(self._seen)
         values = {name: _words(name, next(seen), next(seen)) for name in self._names}
         return tuple(
@@ -111,7 +70,7 @@ class GuardPredicates(LazyPredicates):
 
 
 @final
-class EdgePredicates(LazyPredicates):
+class EdgePredicates(LazySequence[Predicate]):
     """The conditions that held, with their values, then the one that failed, if any, with its
     remedy.
     """
@@ -121,10 +80,10 @@ class EdgePredicates(LazyPredicates):
     def __init__(
         self, conditions: Sequence[Condition[Any]], values: Sequence[str], failed: tuple[str, str] | None
     ) -> None:
-        self._made = None
+        super().__init__()
         self._conditions, self._values, self._failed = conditions, values, failed
 
-    def _predicates(self) -> tuple[Predicate, ...]:
+    def _create(self) -> tuple[Predicate, ...]:
         held = [Predicate(c.name, True, v) for c, v in zip(self._conditions, self._values, strict=False)]
         if self._failed is None:
             return tuple(held)

@@ -78,11 +78,6 @@ class Rule:
         """Whether a guard needs a Builder: most do not, and most guards fail."""
         return any("b" in (g.wants or ()) for g in self.guards)
 
-    @property
-    def wanted_by_guards(self) -> tuple[str, ...]:
-        """The names that its guards use."""
-        return self.wanted_until[-1]
-
     @cached_property
     def wanted_until(self) -> tuple[tuple[str, ...], ...]:
         """The names that its guards use, by the index of the last checked guard; the last entry:

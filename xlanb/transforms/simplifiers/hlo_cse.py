@@ -20,9 +20,8 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import InstructionRecord
-from xlanb.tracing import Decision, Predicate, current_cause, emit, is_observed
+from xlanb.tracing import Decision, LazySequence, Predicate, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass, has_layouts
-from xlanb.transforms.guard_predicates import LazyPredicates
 from xlanb.transforms.reason import reason
 
 Key: TypeAlias = tuple[Any, ...]
@@ -174,16 +173,16 @@ def _has_pair(instructions: Iterable[HloInstruction]) -> bool:
 
 
 @final
-class _Identical(LazyPredicates):
+class _Identical(LazySequence[Predicate]):
     """An instruction is identical to another; its text is printed when it is read."""
 
     __slots__ = ("_copy",)
 
     def __init__(self, copy: InstructionRecord) -> None:
-        self._made = None
+        super().__init__()
         self._copy = copy
 
-    def _predicates(self) -> tuple[Predicate, ...]:
+    def _create(self) -> tuple[Predicate, ...]:
         return (Predicate("identical", True, self._copy.text),)
 
 
