@@ -85,8 +85,8 @@ def atan2(y: Array, x: Array) -> Array:
     """-i log((x + i y) / sqrt(x^2 + y^2)), the principal value."""
     one = np.ones((), x.real.dtype)
     root = np.sqrt(multiply(y, y) + multiply(x, x))
-    turned = x + multiply(of_parts(one * 0, one), y)
-    return multiply(of_parts(one * 0, -one), np.log(divide(turned, root)))
+    rotated = x + multiply(of_parts(one * 0, one), y)
+    return multiply(of_parts(one * 0, -one), np.log(divide(rotated, root)))
 
 
 def tanh(z: Array) -> Array:
@@ -107,5 +107,5 @@ def tanh(z: Array) -> Array:
 
 def tan(z: Array) -> Array:
     """-i tanh(i z)."""
-    turned = tanh(of_parts(-z.imag, z.real))
-    return of_parts(turned.imag, -turned.real)
+    rotated = tanh(of_parts(-z.imag, z.real))
+    return of_parts(rotated.imag, -rotated.real)

@@ -123,13 +123,13 @@ class RefusedFusion:
             return f"{self.producer} cannot be fused into {self.consumer}: {self.impossible}"
         if self.users is None or self.saved_bytes is None:
             return f"{self.producer} was not fused into {self.consumer}: {self.condition.name} ({self.condition.value})"
-        moved = f"{self.producer} has one user: fusing duplicates nothing"
+        effect = f"{self.producer} has one user: fusing duplicates nothing"
         if self.users > 1:
             again = time_text(self.copy_seconds)
-            moved = f"{self.producer} has {self.users} users: duplicating it recomputes about {again}"
+            effect = f"{self.producer} has {self.users} users: duplicating it recomputes about {again}"
         if self.saved_bytes > 0:
-            return f"{moved}, saves {size_text(self.saved_bytes)} of traffic"
-        return f"{moved}, {f'reads {size_text(-self.saved_bytes)} more' if self.saved_bytes else 'saves no traffic'}"
+            return f"{effect}, saves {size_text(self.saved_bytes)} of traffic"
+        return f"{effect}, {f'reads {size_text(-self.saved_bytes)} more' if self.saved_bytes else 'saves no traffic'}"
 
 
 def refused_fusion(trace: Trace, a: str, b: str) -> RefusedFusion:

@@ -329,8 +329,8 @@ class TraceDiff(Displayable):
         if self.is_equal:
             return ()
         passes = self.passes
-        moved = passes["changed_before"].fillna(value=False) | passes["changed_after"].fillna(value=False)
-        return (("passes", passes[moved]), ("differences in the end, grouped", self.final.groups))
+        changed = passes["changed_before"].fillna(value=False) | passes["changed_after"].fillna(value=False)
+        return (("passes", passes[changed]), ("differences in the end, grouped", self.final.groups))
 
     def at(self, name: str) -> ModuleDiff:
         """Return both modules after the last pass of this name.

@@ -75,7 +75,7 @@ def wrapped_computation(link: HloInstruction) -> HloComputation | None:
     return None if start is None else start.attributes.get("calls")
 
 
-def hands_on(instruction: HloInstruction) -> bool:
+def passes_through(instruction: HloInstruction) -> bool:
     """Whether it may occur between two links of a chain."""
     if instruction.opcode is _O.CUSTOM_CALL:
         return instruction.attributes.get("custom_call_target") in _HANDED_ON
@@ -109,7 +109,7 @@ def _sources(i: HloInstruction, index: tuple[int, ...]) -> Iterator[_Place]:
     elif opcode is _O.WHILE:
         yield i.attributes["body"].root, index
         yield operands[0], index
-    elif operands and hands_on(i):
+    elif operands and passes_through(i):
         yield operands[0], index
 
 

@@ -589,10 +589,10 @@ class HloComputation(Displayable):
 
     def renumber_parameters(self, first: int) -> None:
         """Number the parameters after the first `first` consecutively, in their order."""
-        is_told = is_observed()
+        is_recording = is_observed()
         for number, p in enumerate(self._ordered_parameters()[first:], first):
             if _number(p) != number:
-                before = p.record() if is_told else None
+                before = p.record() if is_recording else None
                 p.attributes = {**p.attributes, "parameter_number": number}
                 p._record = None
                 self._note(p)

@@ -35,7 +35,7 @@ class HloInstruction(Displayable):
 
     __slots__ = (
         "_record",
-        "_told",
+        "_reported",
         "_users",
         "attributes",
         "backend_config",
@@ -80,7 +80,7 @@ class HloInstruction(Displayable):
         self.control_successors: tuple[HloInstruction, ...] = ()
         self._users: dict[HloInstruction, int] = {}
         self._record: InstructionRecord | None = None
-        self._told: tuple[InstructionRecord, object, set[object]] | None = None
+        self._reported: tuple[InstructionRecord, object, set[object]] | None = None
 
     # -- the graph around it -----------------------------------------------------------------------
 
@@ -257,19 +257,19 @@ class HloInstruction(Displayable):
             self._record = made
         return made
 
-    def tell_once(self, what: Hashable) -> bool:
+    def report_once(self, what: Hashable) -> bool:
         """Whether `what` was not reported to the current observers since the last change.
 
         Marks it as reported.
         """
-        told, audience = self._told, observers()
-        if told is None or told[0] is not self._record or told[1] is not audience:
-            self._told = self.record(), audience, {what}
+        last, audience = self._reported, observers()
+        if last is None or last[0] is not self._record or last[1] is not audience:
+            self._reported = self.record(), audience, {what}
             return True
-        said = told[2]
-        if what in said:
+        reported = last[2]
+        if what in reported:
             return False
-        said.add(what)
+        reported.add(what)
         return True
 
     def __str__(self) -> str:

@@ -228,7 +228,7 @@ class _Progress:
         self._widget = widget
         self._branches = len(widget.bench.branches)
         self._begin = time.monotonic()
-        self._told = 0.0
+        self._last_progress = 0.0
         self._done = 0
 
     @property
@@ -242,9 +242,9 @@ class _Progress:
         self._done += 1
         now = time.monotonic()
         trace = self.branch or next(iter(self._widget.bench.traces[-1:]), None)
-        if trace is None or now - self._told < _PROGRESS_SECONDS:
+        if trace is None or now - self._last_progress < _PROGRESS_SECONDS:
             return
-        self._told = now
+        self._last_progress = now
         if isinstance(step, Worth):
             counts = {"done": step.done, "total": step.total}
             self._send(counts, f"without {step.name}" if step.name else "all passes", now)

@@ -150,6 +150,8 @@ from xlanb.graph.builders.variables import (
     global_variables_initializer,
     local_variables,
     local_variables_initializer,
+    model_variables,
+    moving_average_variables,
     trainable_variables,
     variables_initializer,
 )
@@ -198,7 +200,9 @@ from xlanb.tf.arrays import (
     accumulate_n,
     argsort,
     batch_gather,
+    broadcast_dynamic_shape,
     broadcast_static_shape,
+    clip_by_average_norm,
     confusion_matrix,
     count_nonzero,
     dynamic_partition,
@@ -206,6 +210,7 @@ from xlanb.tf.arrays import (
     eye,
     hessians,
     identity_n,
+    lbeta,
     linspace,
     matrix_diag,
     matrix_diag_part,
@@ -213,6 +218,7 @@ from xlanb.tf.arrays import (
     meshgrid,
     multinomial,
     norm,
+    parallel_stack,
     random_crop,
     repeat,
     roll,
@@ -220,74 +226,50 @@ from xlanb.tf.arrays import (
     searchsorted,
     sort,
     trace,
+    unravel_index,
 )
 from xlanb.tf.arrays import (
     categorical as _categorical,
 )
 from xlanb.tf.checks import (
+    add_check_numerics_ops,
     assert_equal,
     assert_greater,
     assert_greater_equal,
     assert_integer,
     assert_less,
     assert_less_equal,
+    assert_near,
     assert_negative,
     assert_non_negative,
     assert_non_positive,
     assert_none_equal,
     assert_positive,
+    assert_proper_iterable,
     assert_rank,
     assert_rank_at_least,
+    assert_rank_in,
+    assert_same_float_dtype,
     assert_scalar,
     assert_type,
     assert_variables_initialized,
-    is_variable_initialized,
-    report_uninitialized_variables,
-)
-from xlanb.tf.composed_ops import (
-    COMPILER_VERSION,
-    GIT_VERSION,
-    GRAPH_DEF_VERSION,
-    VERSION,
-    add_check_numerics_ops,
-    assert_near,
-    assert_proper_iterable,
-    assert_rank_in,
-    assert_same_float_dtype,
-    batch_to_space,
-    bincount,
-    broadcast_dynamic_shape,
-    cholesky_solve,
-    clip_by_average_norm,
-    decode_raw,
-    histogram_fixed_width,
-    histogram_fixed_width_bins,
     is_non_decreasing,
     is_numeric_tensor,
     is_strictly_increasing,
-    lbeta,
-    make_ndarray,
-    make_tensor_proto,
-    model_variables,
-    moving_average_variables,
+    is_variable_initialized,
+    report_uninitialized_variables,
+    verify_tensor_all_finite,
+)
+from xlanb.tf.custom import NoGradient, NotDifferentiable, RegisterGradient, custom_gradient, grad_pass_through
+from xlanb.tf.deprecated import (
+    batch_to_space,
     op_scope,
-    parallel_stack,
-    reduce_join,
-    self_adjoint_eig,
-    self_adjoint_eigvals,
     space_to_batch,
-    string_split,
-    svd,
     to_bfloat16,
     to_complex64,
     to_complex128,
-    unravel_index,
-    unsorted_segment_mean,
     variable_op_scope,
-    verify_tensor_all_finite,
 )
-from xlanb.tf.composed_ops import print_ as print  # noqa: A004
-from xlanb.tf.custom import NoGradient, NotDifferentiable, RegisterGradient, custom_gradient, grad_pass_through
 from xlanb.tf.function import TensorSpec, function
 from xlanb.tf.generated import ARRAY, LINALG, MATH, SPECTRAL, STRINGS, functions
 from xlanb.tf.graph_defs import (
@@ -295,11 +277,15 @@ from xlanb.tf.graph_defs import (
     convert_variables_to_constants,
     extract_sub_graph,
     import_graph_def,
+    make_ndarray,
+    make_tensor_proto,
 )
 from xlanb.tf.graph_defs import (
     as_graph_def as _as_graph_def,
 )
+from xlanb.tf.histograms import bincount, histogram_fixed_width, histogram_fixed_width_bins, unsorted_segment_mean
 from xlanb.tf.initializers import Identity, UniformUnitScaling, he_normal, he_uniform, lecun_normal, lecun_uniform
+from xlanb.tf.linalg import cholesky_solve, self_adjoint_eig, self_adjoint_eigvals, svd
 from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
 from xlanb.tf.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue
 from xlanb.tf.scripts import numpy_function, print_tensor, py_func, py_function
@@ -331,8 +317,11 @@ from xlanb.tf.states import (
     scatter_sub,
     scatter_update,
 )
+from xlanb.tf.strings import decode_raw, reduce_join, string_split
+from xlanb.tf.strings import print_ as print  # noqa: A004
 from xlanb.tf.tables import tables_initializer
 from xlanb.tf.template import make_template
+from xlanb.tf.versions import COMPILER_VERSION, GIT_VERSION, GRAPH_DEF_VERSION, VERSION
 
 globals().update(functions(MATH))
 globals().update(functions(ARRAY))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from xlanb.errors import GraphTypeError, GraphValueError
+from xlanb.graph import dtypes
 from xlanb.graph.builders import math_ops
-from xlanb.graph.builders.array_ops import boolean_mask, stack
+from xlanb.graph.builders.array_ops import boolean_mask, reshape, stack
 from xlanb.graph.builders.array_ops import rank as rank_of
 from xlanb.graph.builders.control_flow import assert_that
 from xlanb.graph.builders.control_ops import no_op
@@ -17,9 +18,11 @@ from xlanb.graph.builders.name_scope import name_scope
 from xlanb.graph.builders.variables import global_variables, local_variables
 from xlanb.graph.constant_value import constant_value
 from xlanb.graph.convert import constant, convert_to_tensor
+from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.dtypes import as_dtype
-from xlanb.graph.op_library import call
+from xlanb.graph.op_library import call, call_op
 from xlanb.graph.operation import Operation, Tensor
+from xlanb.tf.sparse import SparseTensor
 
 _SYMBOLS = {"Equal": "==", "NotEqual": "!=", "Less": "<", "LessEqual": "<=", "Greater": ">", "GreaterEqual": ">="}
 _NUMPY: dict[str, Callable[[Any, Any], Any]] = {
@@ -228,3 +231,106 @@ def report_uninitialized_variables(var_list: Any = None, name: str = "report_uni
             return constant(np.zeros(0, object), "string")
         missing = call("LogicalNot", stack([is_variable_initialized(v) for v in chosen]))
         return boolean_mask(constant([v.op.name for v in chosen]), missing)
+
+
+def verify_tensor_all_finite(
+    t: Any = None, msg: str | None = None, name: str | None = None, x: Any = None, message: str | None = None
+) -> Tensor:
+    """The tensor; the run fails where an element is infinite or no number."""
+    found = convert_to_tensor(t if x is None else x)
+    with name_scope(name, "VerifyFinite", [found]):
+        return call("CheckNumerics", found, message=msg or message or "")
+
+
+def assert_near(
+    x: Any,
+    y: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    data: Any = None,
+    summarize: Any = None,
+    message: str | None = None,
+    name: str = "assert_near",
+) -> Operation:
+    """Fail unless |x - y| <= atol + rtol |y| everywhere.
+
+    Both default to ten times the type's precision.
+    """
+    first = convert_to_tensor(x)
+    second = convert_to_tensor(y, first.dtype.base_dtype)
+    precision = {"float16": 9.77e-4, "bfloat16": 7.8e-3, "float64": 2.220446049250313e-16}.get(
+        first.dtype.base_dtype.name, 1.1920928955078125e-07
+    )
+    bound = (10 * precision if atol is None else atol) + (10 * precision if rtol is None else rtol) * math_ops.abs(
+        second
+    )
+    made: Operation = assert_less_equal(
+        math_ops.abs(first - second), bound, data=data, message=message or "x and y not equal to tolerance", name=name
+    )
+    return made
+
+
+def assert_rank_in(x: Any, ranks: Sequence[int], *_data: Any, **_how: Any) -> Operation:
+    """Raise GraphValueError if the static rank is none of these; return a no-op."""
+    found = convert_to_tensor(x)
+    if found.shape.rank is not None and found.shape.rank not in ranks:
+        raise GraphValueError(
+            f"Tensor {found.name} must have rank in {tuple(ranks)}. Received rank {found.shape.rank}, shape "
+            f"{found.shape}"
+        )
+    return call_op("NoOp")
+
+
+def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> Any:
+    """Return the common floating type of all tensors, float32 if there are none.
+
+    Raises:
+        GraphValueError: the types differ, or one is not floating.
+    """
+    found = {t.dtype.base_dtype for t in tensors or () if t is not None} | (
+        {dtypes.as_dtype(dtype)} if dtype else set()
+    )
+    if len(found) > 1 or any(not t.is_floating for t in found):
+        raise GraphValueError(
+            f"Expected floating point tensors of one type, got {', '.join(sorted(t.name for t in found))}"
+        )
+    return next(iter(found), dtypes.float32)
+
+
+def assert_proper_iterable(values: Any) -> None:
+    """Raise GraphTypeError if this is a tensor, a text, or not iterable."""
+    if isinstance(values, Tensor | str | bytes | SparseTensor) or not hasattr(values, "__iter__"):
+        raise GraphTypeError(f"Expected argument 'values' to be a 'proper' iterable.  Found: {type(values)}")
+
+
+def is_numeric_tensor(tensor: Any) -> bool:
+    """Whether it is a tensor of numbers."""
+    return isinstance(tensor, Tensor) and tensor.dtype.base_dtype.is_numeric
+
+
+def is_non_decreasing(x: Any, name: str | None = None) -> Tensor:
+    """Whether no element is less than the one before."""
+    flat = reshape(convert_to_tensor(x), [-1])
+    return math_ops.reduce_all(flat[1:] >= flat[:-1])
+
+
+def is_strictly_increasing(x: Any, name: str | None = None) -> Tensor:
+    """Whether each element is greater than the one before."""
+    flat = reshape(convert_to_tensor(x), [-1])
+    return math_ops.reduce_all(flat[1:] > flat[:-1])
+
+
+def add_check_numerics_ops() -> Operation:
+    """An operation that fails where any floating tensor of the graph is infinite or no number."""
+    graph = get_default_graph()
+    found = [
+        t
+        for op in graph.get_operations()
+        for t in op.outputs
+        if t.dtype in {dtypes.float16, dtypes.float32, dtypes.float64}
+    ]
+    checks = [call("CheckNumerics", t, message=t.name).op for t in found]
+    made = call_op("NoOp")
+    for op in checks:
+        made.add_control_input(op)
+    return made

@@ -11,9 +11,11 @@ from typing import Any
 
 from xlanb.boundary import boundary
 from xlanb.errors import GraphValueError
+from xlanb.graph import dtypes
+from xlanb.graph.convert import make_array
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.graph import Graph
-from xlanb.graph.graphdef.attr_values import new_message
+from xlanb.graph.graphdef.attr_values import attr_from_proto, attr_to_proto, new_message
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.rewrite import needed_by
 
@@ -151,3 +153,42 @@ def _freeze(graph: Graph, op: Operation, value: Any) -> None:
             reader.set_inputs([constant.outputs[0] if t is op.outputs[0] else t for t in reader.inputs])
     graph.remove_ops([op])
     graph.rename(constant, name)
+
+
+def make_ndarray(tensor: Any) -> Any:
+    """The array of a TensorProto message."""
+    wrapped = new_message("AttrValue")
+    wrapped.tensor.ParseFromString(tensor.SerializeToString())
+    return attr_from_proto(wrapped)
+
+
+def make_tensor_proto(values: Any, dtype: Any = None, shape: Any = None, verify_shape: bool = False) -> Any:
+    """A TensorProto message of a value."""
+    array, _ = make_array(values, None if dtype is None else dtypes.as_dtype(dtype))
+    wrapped = new_message("AttrValue")
+    attr_to_proto(array.reshape(shape) if shape is not None else array, wrapped)
+    return wrapped.tensor
+
+
+def export_meta_graph(
+    filename: str | None = None, graph: Graph | None = None, as_text: bool = False, **_ignored: Any
+) -> Any:
+    """Return the graph as a MetaGraphDef message, and write it to a file if one is given."""
+    found = graph or get_default_graph()
+    message = new_message("MetaGraphDef")
+    message.graph_def.ParseFromString(found.to_graphdef())
+    for key, values in found.collections.items():
+        names = [v.name for v in values if hasattr(v, "name")]
+        if names and "variables" not in key:
+            message.collection_def[key].node_list.value.extend(names)
+    if filename:
+        from pathlib import Path
+
+        from google.protobuf import text_format
+
+        path = Path(filename)
+        if as_text:
+            path.write_text(text_format.MessageToString(message), encoding="utf-8")
+        else:
+            path.write_bytes(message.SerializeToString())
+    return message

@@ -1,7 +1,6 @@
 """tf.train: optimizers, learning rates, the step counter."""
 
 from xlanb.tf.adaptive_optimizers import AdadeltaOptimizer, FtrlOptimizer
-from xlanb.tf.composed_ops import export_meta_graph
 from xlanb.tf.coordinator import (
     Coordinator,
     LooperThread,
@@ -9,7 +8,7 @@ from xlanb.tf.coordinator import (
     add_queue_runner,
     start_queue_runners,
 )
-from xlanb.tf.graph_defs import write_graph
+from xlanb.tf.graph_defs import export_meta_graph, write_graph
 from xlanb.tf.learning_rates import (
     cosine_decay,
     exponential_decay,

@@ -27,7 +27,7 @@ def guess_rule(op_type: str) -> Rule | None:
     return _GUESSES.get(op_type)
 
 
-def hands_on(op_type: str) -> bool:
+def keeps_first_shape(op_type: str) -> bool:
     """Whether the first output has the shape of the first input."""
     return _RULES.get(op_type) in (_one_shape, _all_inputs, _switch, _bias, _batch_norm)
 

@@ -22,7 +22,7 @@ from xlanb.graph.shapes import handle_shape
 from xlanb.tf2xla.const_analysis import constant_inputs
 from xlanb.tf2xla.context import NotConstantError
 from xlanb.tf2xla.registry import kernel
-from xlanb.tf2xla.shape_rules import guess_rule, hands_on, rule
+from xlanb.tf2xla.shape_rules import guess_rule, keeps_first_shape, rule
 from xlanb.tf2xla.shapes import evaluate_op, exact_shapes
 from xlanb.tracing import unobserved
 
@@ -253,7 +253,9 @@ class ShapeSolver:
         is.
         """
         seen: set[Tensor] = set()
-        while tensor not in self._wanted and hands_on(tensor.op.type) and tensor.op.inputs and tensor not in seen:
+        while (
+            tensor not in self._wanted and keeps_first_shape(tensor.op.type) and tensor.op.inputs and tensor not in seen
+        ):
             seen.add(tensor)
             tensor = tensor.op.inputs[0]
         return tensor in self._wanted

@@ -129,7 +129,7 @@ class Rule:
             self._asked
         ):  # same as first_failing, inlined: it runs a hundred thousand times in a compilation
             if not (holds(*[scope[w] for w in wants]) if only is None else holds(scope[only])):
-                if is_observed() and scope["root"].tell_once(self.failures[n]):
+                if is_observed() and scope["root"].report_once(self.failures[n]):
                     self.explain(scope, n)
                 return False
         return True
@@ -299,7 +299,7 @@ class _FlatFailures:
     def add(self, failure: GuardFailure) -> None:
         """Add a failure, unless it was already reported for this unchanged root."""
         root = self._root
-        if not root.tell_once(failure):
+        if not root.report_once(failure):
             return
         asked = asked_names()
         if asked and root.name in asked:

@@ -76,7 +76,7 @@ def emit_copy(f: Function, copy: Copy, source: Value, target: Value) -> None:
     emit_grid(f, made.spans, Work(made.name, made.words, (source, source, target), made.nanoseconds))
 
 
-def is_turned(copy: Copy) -> bool:
+def is_transposing(copy: Copy) -> bool:
     """Whether the source is not contiguous along the target's fastest axis."""
     return copy.normalized().axes[-1].a != 1
 

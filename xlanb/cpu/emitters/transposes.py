@@ -20,7 +20,7 @@ from xlanb.codegen.indexing import Index, IrArray, order, strides
 from xlanb.codegen.lanes import split
 from xlanb.codegen.parallel import parallel
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.copies import Copy, emit_copy, is_turned
+from xlanb.cpu.emitters.copies import Copy, emit_copy, is_transposing
 from xlanb.cpu.emitters.matmul.contraction import ContractionAxis
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -80,7 +80,7 @@ def emit_transposed(k: Kernel) -> bool:
     if found is None:
         return _emit_fused(k)
     copy = found.copy(k.output.shape)
-    if not is_turned(copy):
+    if not is_transposing(copy):
         return False
     k.f.decided("transpose", "squares transposed in registers", "source and result are contiguous along different axes")
     emit_copy(k.f, copy, found.array.pointer, k.output.pointer)
@@ -157,7 +157,7 @@ def _transposed_operands(
             return None
         source = Permuted.of(e, i)
         if source is not None:
-            if is_turned(source.copy(shape)):
+            if is_transposing(source.copy(shape)):
                 out[i] = source
             else:
                 straight.add(source.instruction)

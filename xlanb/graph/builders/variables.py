@@ -471,3 +471,13 @@ def global_variables_initializer() -> Operation:
 def local_variables_initializer() -> Operation:
     """Return the operation that initializes local variables."""
     return variables_initializer(local_variables())
+
+
+def model_variables(scope: str | None = None) -> list[Any]:
+    """Variables of the collection "model_variables"."""
+    return get_default_graph().get_collection("model_variables", scope)
+
+
+def moving_average_variables(scope: str | None = None) -> list[Any]:
+    """Variables of the collection "moving_average_variables"."""
+    return get_default_graph().get_collection("moving_average_variables", scope)

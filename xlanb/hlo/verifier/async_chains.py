@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlanb.hlo.async_chain import PRODUCERS, hands_on, producer, wrapped_computation
+from xlanb.hlo.async_chain import PRODUCERS, passes_through, producer, wrapped_computation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.text.parse_shape import compatible
@@ -51,7 +51,7 @@ def _verify_users(i: HloInstruction) -> None:
         if user.opcode in _CONTINUED:
             if i in user.operands[1:]:
                 fail(user, f"expected the state {i.name} as first operand, and nowhere else")
-        elif not hands_on(user) and user.opcode not in _CARRIED:
+        elif not passes_through(user) and user.opcode not in _CARRIED:
             fail(i, f"expected one user, async-update or async-done, not {user.name} ({user.opcode})")
 
 
@@ -101,7 +101,7 @@ def _crosses_loop(state: HloInstruction) -> bool:
         for user in users:
             if user.opcode is _O.WHILE:
                 return True
-            passes = user.opcode in _CARRIED or user.opcode is _O.ASYNC_UPDATE or hands_on(user)
+            passes = user.opcode in _CARRIED or user.opcode is _O.ASYNC_UPDATE or passes_through(user)
             if passes and user not in seen:
                 seen.add(user)
                 stack.append(user)

@@ -66,8 +66,8 @@ def verify_origin(i: HloInstruction) -> None:
     """
     if i.origin == "{[synthetic_call]}":
         return
-    told, wanted = _tree(_QUOTED.sub("", i.origin[1:-1])), _form(i.shape)
-    if told != wanted:
+    given, wanted = _tree(_QUOTED.sub("", i.origin[1:-1])), _form(i.shape)
+    if given != wanted:
         fail(i, f"expected an origin for each leaf of {i.shape.text(layout=False)}, not {i.origin}")
 
 

@@ -123,9 +123,9 @@ def _verify_replication(i: HloInstruction) -> None:
     """Check that a parameter states replication for all of its leaf buffers, or for none."""
     flags = i.get("parameter_replication")
     if flags is not None:
-        told, leaves = len([f for f in flags.strip("{}").split(",") if f]), sum(1 for _ in i.shape.leaves())
-        if told != leaves:
-            fail(i, f"the parameter has {leaves} leaf buffers, but parameter_replication has {told} elements")
+        given, leaves = len([f for f in flags.strip("{}").split(",") if f]), sum(1 for _ in i.shape.leaves())
+        if given != leaves:
+            fail(i, f"the parameter has {leaves} leaf buffers, but parameter_replication has {given} elements")
 
 
 def _verify_parameters(computation: HloComputation) -> None:

@@ -156,12 +156,12 @@ def side_by_side(
     traces = []
     for target in targets:
         for python in pythons or (own,):
-            told = progress if progress is None else partial(_told, progress, target)
-            traces.append(trace_for(x, arrays, target, python=python, progress=told, **options))
+            progress_of = progress if progress is None else partial(_prefixed, progress, target)
+            traces.append(trace_for(x, arrays, target, python=python, progress=progress_of, **options))
     return TargetComparison(tuple(traces), tuple(names_of(traces)))
 
 
-def _told(progress: Callable[[str], None], target: str, text: str) -> None:
+def _prefixed(progress: Callable[[str], None], target: str, text: str) -> None:
     progress(f"{target}: {text}")
 
 

@@ -211,12 +211,12 @@ def _watch(child: subprocess.Popen[bytes], dumps: Path, end: float, progress: Pr
         names = [f.name for f in dumps.iterdir()]
         if len(names) != seen:
             seen = len(names)
-            progress(_told(names))
+            progress(_progress_message(names))
         time.sleep(_POLL_S)
     progress(counted(sum(1 for _ in dumps.iterdir()), "file"))
 
 
-def _told(names: list[str]) -> str:
+def _progress_message(names: list[str]) -> str:
     """The latest pass among the names of dumps, in words."""
     decoded = [decode_name(n) for n in names]
     last = max(decoded, key=lambda n: -1 if n.sequence is None else n.sequence)

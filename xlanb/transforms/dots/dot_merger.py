@@ -219,8 +219,8 @@ def _merge_transposed(first: HloInstruction, other: HloInstruction) -> HloInstru
     rows, split = first.array_shape.dimensions
     c.replace(first, _slice(first, made, (0, 0), (rows, split)))
     columns = made.array_shape.dimensions[1]
-    turned = Builder(other).slice(made, (0, split), (rows, columns))
-    c.replace(other, c.add(O.TRANSPOSE, (turned,), other.shape, like=other, dimensions=(1, 0)))
+    transposed = Builder(other).slice(made, (0, split), (rows, columns))
+    c.replace(other, c.add(O.TRANSPOSE, (transposed,), other.shape, like=other, dimensions=(1, 0)))
     return made
 
 

@@ -100,8 +100,8 @@ class _Expansion:
         values = b.add(O.CONCATENATE, [self._diagonal(b, state[k]) for k in (0, 3)], dimensions=(len(self.batch),))
         rank = len(self.batch) + 2
         rows = [b.add(O.CONCATENATE, state[k : k + 2], dimensions=(rank - 1,)) for k in (4, 6)]
-        turned = b.add(O.CONCATENATE, rows, dimensions=(rank - 2,))
-        vectors = b.transpose(turned, [*range(rank - 2), rank - 1, rank - 2])
+        transposed = b.add(O.CONCATENATE, rows, dimensions=(rank - 2,))
+        vectors = b.transpose(transposed, [*range(rank - 2), rank - 1, rank - 2])
         if self.even != n:
             values = b.slice(values, [0] * (rank - 1), (*self.batch, n))
             vectors = b.slice(vectors, [0] * rank, (*self.batch, n, n))

@@ -110,7 +110,7 @@ def _behind_key(i: HloInstruction) -> int | None:
         return i.parameter_number
     if i.opcode is not O.SELECT:
         return None
-    test, turned, bits = i.operands
+    test, flipped, bits = i.operands
     if bits.opcode is not O.BITCAST_CONVERT or bits.operands[0].opcode is not O.PARAMETER:
         return None
     if (
@@ -121,10 +121,10 @@ def _behind_key(i: HloInstruction) -> int | None:
     ):
         return None
     highest = np.iinfo(np.int32).max
-    is_turned = (
-        turned.opcode is O.XOR and bits in turned.operands and any(_is_scalar(o, highest) for o in turned.operands)
+    is_flipped = (
+        flipped.opcode is O.XOR and bits in flipped.operands and any(_is_scalar(o, highest) for o in flipped.operands)
     )
-    return bits.operands[0].parameter_number if is_turned else None
+    return bits.operands[0].parameter_number if is_flipped else None
 
 
 def _is_scalar(i: HloInstruction, value: int) -> bool:
@@ -139,14 +139,14 @@ def _is_scalar(i: HloInstruction, value: int) -> bool:
 def _rewrite(sort: HloInstruction, k: int) -> None:
     b, x = Builder(sort), sort.operands[0]
     d, rank = sort.dimensions[0], sort.operands[0].array_shape.rank
-    is_turned = d != rank - 1
-    if is_turned:
+    is_transposed = d != rank - 1
+    if is_transposed:
         x = b.transpose(x, (1, 0))
     dims = (*x.array_shape.dimensions[:-1], k)
     shape = tuple_of((array(PrimitiveType.F32, dims), array(PrimitiveType.S32, dims)))
     call = b.add(O.CUSTOM_CALL, (x,), shape, custom_call_target="TopK", called_computations=(sort.to_apply,))
     found = [b.element(call, n) for n in range(2)]
-    if is_turned:
+    if is_transposed:
         found = [b.transpose(f, (1, 0)) for f in found]
     for u in sort.users:
         if len(sort.operands) == 1:

@@ -42,10 +42,10 @@ def _expanded(i: HloInstruction) -> HloInstruction:
     rank = y.array_shape.rank
     swap = [*range(rank - 2), rank - 1, rank - 2]
     is_left, is_lower = bool(i.get("left_side")), bool(i.get("lower"))
-    is_turned = (i.get("transpose_a") in ("TRANSPOSE", "ADJOINT")) != (not is_left)
-    matrix = b.transpose(_triangle(b, i, a, is_lower), swap) if is_turned else _triangle(b, i, a, is_lower)
+    is_transposed = (i.get("transpose_a") in ("TRANSPOSE", "ADJOINT")) != (not is_left)
+    matrix = b.transpose(_triangle(b, i, a, is_lower), swap) if is_transposed else _triangle(b, i, a, is_lower)
     right = y if is_left else b.transpose(y, swap)
-    goes_down = is_lower != is_turned
+    goes_down = is_lower != is_transposed
     n = a.array_shape.dimensions[-1]
 
     def row(inner: Builder, k: HloInstruction, state: list[HloInstruction]) -> list[HloInstruction]:

@@ -43,7 +43,7 @@ def parts(shape: Shape) -> tuple[Shape, ...]:
     return shape.shapes if isinstance(shape, TupleShape) else ()
 
 
-def take_as(i: HloInstruction, shape: Shape, opcode: O = O.COPY) -> None:
+def set_layouts(i: HloInstruction, shape: Shape, opcode: O = O.COPY) -> None:
     """Give `i`, whose value is produced elsewhere, the layouts of `shape`.
 
     Its users get a copy in the old layouts.
@@ -86,7 +86,7 @@ def _agree_outside(module: HloModule, opcode: O) -> None:
     parameters, result = module.entry_layout
     for p, shape in zip(entry.parameters, parameters, strict=True):
         if not same_layouts(p.shape, shape):
-            take_as(p, _with_layouts(p.shape, shape), opcode)
+            set_layouts(p, _with_layouts(p.shape, shape), opcode)
     entry.set_root(_as(entry.root, result, opcode))
 
 
@@ -117,7 +117,7 @@ def _tuple(i: HloInstruction, opcode: O) -> None:
 
 
 def _element(i: HloInstruction, opcode: O) -> None:
-    take_as(i, _with_layouts(i.shape, parts(i.operands[0].shape)[i.tuple_index]), opcode)
+    set_layouts(i, _with_layouts(i.shape, parts(i.operands[0].shape)[i.tuple_index]), opcode)
 
 
 def _same(i: HloInstruction, opcode: O) -> None:
@@ -136,13 +136,13 @@ def _copy_start(i: HloInstruction, opcode: O) -> None:
 
 
 def _copy_done(i: HloInstruction, opcode: O) -> None:
-    take_as(i, _with_layouts(i.shape, parts(i.operands[0].shape)[0]), opcode)
+    set_layouts(i, _with_layouts(i.shape, parts(i.operands[0].shape)[0]), opcode)
 
 
 def _call(i: HloInstruction, opcode: O) -> None:
     (called,) = i.called_computations
     _operands(i, [p.shape for p in called.parameters], opcode)
-    take_as(i, _with_layouts(i.shape, called.root.shape), opcode)
+    set_layouts(i, _with_layouts(i.shape, called.root.shape), opcode)
 
 
 def _operands(i: HloInstruction, shapes: Sequence[Shape], opcode: O) -> None:
@@ -153,7 +153,7 @@ def _operands(i: HloInstruction, shapes: Sequence[Shape], opcode: O) -> None:
 def _while(i: HloInstruction, opcode: O) -> None:
     _operand(i, 0, i.shape, opcode)
     for c in i.called_computations:
-        take_as(c.parameters[0], _with_layouts(c.parameters[0].shape, i.shape), opcode)
+        set_layouts(c.parameters[0], _with_layouts(c.parameters[0].shape, i.shape), opcode)
     body = i.attributes["body"]
     body.set_root(_as(body.root, i.shape, opcode))
 

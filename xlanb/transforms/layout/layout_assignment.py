@@ -32,7 +32,7 @@ from xlanb.shape import ArrayShape, Layout, Literal, Shape, TupleShape
 from xlanb.shape.shape import tuple_of
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.bitcasts import aligned_layout
-from xlanb.transforms.layout.layout_agreement import agree, parts, relayout, take_as
+from xlanb.transforms.layout.layout_agreement import agree, parts, relayout, set_layouts
 from xlanb.transforms.layout.layout_constraints import LayoutWishes, assign_layouts
 from xlanb.transforms.reason import reason
 
@@ -189,7 +189,7 @@ class _Assignment:
         for n, o in enumerate(i.operands):
             if i.opcode is O.CONDITIONAL and n and o.users == (i,) and i.operands.count(o) == 1:
                 # other branches need no copy then
-                take_as(i.called_computations[n - 1].parameters[0], o.shape)
+                set_layouts(i.called_computations[n - 1].parameters[0], o.shape)
                 continue
             wanted = self._operand_shape(i, n)
             if o.shape != wanted:

@@ -27,7 +27,7 @@ from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape, Layout, Literal, Shape, TupleShape
 from xlanb.shape.shape import tuple_of
 from xlanb.transforms.bitcasts import aligned_layout
-from xlanb.transforms.layout.layout_agreement import relayout, take_as
+from xlanb.transforms.layout.layout_agreement import relayout, set_layouts
 
 Order: TypeAlias = tuple[int, ...]
 """A layout: the dimensions from minor to major."""
@@ -432,7 +432,7 @@ def assign_layouts(module: HloModule, wishes: LayoutWishes, parameters: tuple[Sh
         _assign(c, found[c], outside[c].result or {})
     entry = module.entry_computation
     for p, shape in zip(entry.parameters, parameters, strict=True):
-        take_as(p, shape)  # including tiles and memory spaces
+        set_layouts(p, shape)  # including tiles and memory spaces
     if entry.root.shape != result:
         entry.set_root(relayout(entry.root, result))
 
@@ -447,7 +447,7 @@ def _assign(c: HloComputation, constraints: LayoutConstraints, result: Orders) -
                 continue
             if i.opcode is O.CONDITIONAL and n and _is_only_use(i, n):
                 # other branches need no copy then
-                take_as(i.called_computations[n - 1].parameters[0], o.shape)
+                set_layouts(i.called_computations[n - 1].parameters[0], o.shape)
             else:
                 c.replace_operand(i, n, relayout(o, _in_orders(o.shape, wanted)))
     wanted_shape = _in_orders(c.root.shape, result)

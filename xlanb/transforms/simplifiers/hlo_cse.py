@@ -52,9 +52,9 @@ class HloCse(HloPass):
         sensitive = self.is_layout_sensitive
         keys = _Keys(has_layouts(module) if sensitive is None else sensitive)
         reader = (self.name, keys.is_layout_sensitive, self.only_scalars)
-        is_told = is_observed()
+        is_recording = is_observed()
         for c in self._computations(module):
-            if c.is_settled(reader) and not is_told:
+            if c.is_settled(reader) and not is_recording:
                 continue
             version = c.version
             self._merge_constants(c, keys)
