@@ -202,7 +202,6 @@ from xlanb.tf.arrays import (
     batch_gather,
     broadcast_dynamic_shape,
     broadcast_static_shape,
-    clip_by_average_norm,
     confusion_matrix,
     count_nonzero,
     dynamic_partition,
@@ -210,7 +209,6 @@ from xlanb.tf.arrays import (
     eye,
     hessians,
     identity_n,
-    lbeta,
     linspace,
     matrix_diag,
     matrix_diag_part,
@@ -270,8 +268,9 @@ from xlanb.tf.deprecated import (
     to_complex128,
     variable_op_scope,
 )
+from xlanb.tf.fourier import fftshift, ifftshift, irfft, irfft2d, irfft3d, rfft, rfft2d, rfft3d
 from xlanb.tf.function import TensorSpec, function
-from xlanb.tf.generated import ARRAY, LINALG, MATH, SPECTRAL, STRINGS, functions
+from xlanb.tf.generated import ARRAY, LINALG, MATH, QUANTIZATION, SPECTRAL, STRINGS, functions
 from xlanb.tf.graph_defs import (
     GraphDef,
     convert_variables_to_constants,
@@ -283,10 +282,41 @@ from xlanb.tf.graph_defs import (
 from xlanb.tf.graph_defs import (
     as_graph_def as _as_graph_def,
 )
-from xlanb.tf.histograms import bincount, histogram_fixed_width, histogram_fixed_width_bins, unsorted_segment_mean
+from xlanb.tf.histograms import (
+    bincount,
+    histogram_fixed_width,
+    histogram_fixed_width_bins,
+    unsorted_segment_mean,
+    unsorted_segment_sqrt_n,
+)
 from xlanb.tf.initializers import Identity, UniformUnitScaling, he_normal, he_uniform, lecun_normal, lecun_uniform
-from xlanb.tf.linalg import cholesky_solve, self_adjoint_eig, self_adjoint_eigvals, svd
+from xlanb.tf.linalg import (
+    adjoint,
+    cholesky_solve,
+    logdet,
+    matrix_rank,
+    matrix_solve_ls,
+    matvec,
+    normalize_by_norm,
+    pinv,
+    self_adjoint_eig,
+    self_adjoint_eigvals,
+    slogdet,
+    svd,
+    tridiagonal_solve,
+)
+from xlanb.tf.math_functions import (
+    clip_by_average_norm,
+    erfcinv,
+    lbeta,
+    polyval,
+    reciprocal_no_nan,
+    reduce_euclidean_norm,
+    reduce_std,
+    reduce_variance,
+)
 from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
+from xlanb.tf.namespaces import Namespace, namespaces
 from xlanb.tf.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue
 from xlanb.tf.scripts import numpy_function, print_tensor, py_func, py_function
 from xlanb.tf.sparse import (
@@ -305,6 +335,12 @@ from xlanb.tf.sparse import (
     sparse_transpose,
 )
 from xlanb.tf.sparse import dense_to_sparse as _dense_to_sparse
+from xlanb.tf.stateless import (
+    stateless_multinomial,
+    stateless_random_normal,
+    stateless_random_uniform,
+    stateless_truncated_normal,
+)
 from xlanb.tf.states import (
     scatter_add,
     scatter_div,
@@ -317,7 +353,7 @@ from xlanb.tf.states import (
     scatter_sub,
     scatter_update,
 )
-from xlanb.tf.strings import decode_raw, reduce_join, string_split
+from xlanb.tf.strings import decode_raw, reduce_join, split_strings, string_format, string_split
 from xlanb.tf.strings import print_ as print  # noqa: A004
 from xlanb.tf.tables import tables_initializer
 from xlanb.tf.template import make_template
@@ -328,6 +364,7 @@ globals().update(functions(ARRAY))
 globals().update(functions(LINALG))
 globals().update(functions(STRINGS))
 globals().update(functions(SPECTRAL))
+globals().update(functions(QUANTIZATION))
 globals().update({name: t for name, t in _dtypes.BY_NAME.items() if "_ref" not in name})
 
 all_variables = global_variables
@@ -338,36 +375,7 @@ reverse_v2 = reverse
 lin_space = linspace
 arg_max, arg_min = argmax, argmin
 Print = print_tensor
-graph_util = SimpleNamespace(
-    convert_variables_to_constants=convert_variables_to_constants,
-    extract_sub_graph=extract_sub_graph,
-    as_graph_def=_as_graph_def,
-    import_graph_def=import_graph_def,
-)
 newaxis = None
-math = SimpleNamespace(
-    **functions(MATH), abs=abs, add=add, add_n=add_n, argmax=argmax, argmin=argmin, conj=conj, cumprod=cumprod,
-    cumsum=cumsum, divide_no_nan=div_no_nan,
-    imag=imag, pow=pow, real=real, reduce_logsumexp=reduce_logsumexp, reduce_max=reduce_max, reduce_mean=reduce_mean,
-    reduce_min=reduce_min,
-    reduce_prod=reduce_prod, reduce_sum=reduce_sum, sigmoid=sigmoid, sign=sign, softmax=_softmax,
-    log_softmax=_log_softmax,
-)  # fmt: skip
-linalg = SimpleNamespace(
-    **functions(LINALG), matmul=matmul, transpose=matrix_transpose, norm=norm, trace=trace, eye=eye, einsum=einsum,
-    diag=matrix_diag,
-    diag_part=matrix_diag_part, set_diag=matrix_set_diag, band_part=functions(ARRAY)["matrix_band_part"],
-    l2_normalize=_l2_normalize,
-    tensordot=tensordot, inv=functions(LINALG)["matrix_inverse"], det=functions(LINALG)["matrix_determinant"],
-    solve=functions(LINALG)["matrix_solve"], triangular_solve=functions(LINALG)["matrix_triangular_solve"],
-    global_norm=global_norm,
-)  # fmt: skip
-random = SimpleNamespace(
-    normal=random_normal, uniform=random_uniform, truncated_normal=truncated_normal, shuffle=random_shuffle,
-    set_random_seed=set_random_seed,
-    categorical=_categorical, multinomial=multinomial,
-)  # fmt: skip
-strings = SimpleNamespace(join=functions(STRINGS)["string_join"], to_number=functions(STRINGS)["string_to_number"])
 initializers = SimpleNamespace(
     zeros=_initializers.Zeros, ones=_initializers.Ones, constant=_initializers.Constant,
     random_uniform=_initializers.RandomUniform,
@@ -490,43 +498,17 @@ app = SimpleNamespace(run=flags.run, flags=flags)
 uniform_unit_scaling_initializer = UniformUnitScaling
 initialize_all_tables = tables_initializer
 OpError = errors.OpError
-dtypes = _dtypes
+dtypes = Namespace(
+    "tf.dtypes",
+    {n: x for n, x in vars(_dtypes).items() if not n.startswith("_")}
+    | {**_dtypes.BY_NAME, "cast": cast, "complex": complex, "as_string": functions(STRINGS)["as_string"]}
+    | {"saturate_cast": saturate_cast, "bool": _dtypes.bool_, "double": _dtypes.float64, "half": _dtypes.float16},
+)
 nest = _nest
 lookup = _lookup
-sparse = SimpleNamespace(
-    SparseTensor=SparseTensor, placeholder=sparse_placeholder, to_dense=sparse_tensor_to_dense, reorder=sparse_reorder,
-    reshape=sparse_reshape,
-    reduce_sum=sparse_reduce_sum, retain=sparse_retain, softmax=sparse_softmax, transpose=sparse_transpose,
-    add=sparse_add,
-    sparse_dense_matmul=sparse_tensor_dense_matmul, matmul=sparse_tensor_dense_matmul, from_dense=_dense_to_sparse,
-)  # fmt: skip
-debugging = SimpleNamespace(
-    assert_equal=assert_equal, assert_near=assert_near, assert_rank=assert_rank, assert_rank_in=assert_rank_in,
-    assert_rank_at_least=assert_rank_at_least,
-    assert_greater=assert_greater, assert_greater_equal=assert_greater_equal, assert_less=assert_less,
-    assert_less_equal=assert_less_equal,
-    assert_positive=assert_positive, assert_negative=assert_negative, assert_non_negative=assert_non_negative,
-    assert_non_positive=assert_non_positive,
-    assert_none_equal=assert_none_equal, assert_all_finite=verify_tensor_all_finite, assert_type=assert_type,
-    assert_scalar=assert_scalar,
-    assert_integer=assert_integer, check_numerics=functions(ARRAY)["check_numerics"],
-    is_numeric_tensor=is_numeric_tensor,
-    is_non_decreasing=is_non_decreasing, is_strictly_increasing=is_strictly_increasing,
-    is_finite=functions(MATH)["is_finite"],
-    is_inf=functions(MATH)["is_inf"], is_nan=functions(MATH)["is_nan"],
-)  # fmt: skip
-spectral = SimpleNamespace(**functions(SPECTRAL))
-io = SimpleNamespace(gfile=gfile, write_graph=train.write_graph, decode_raw=decode_raw)
-queue = SimpleNamespace(
-    QueueBase=QueueBase, FIFOQueue=FIFOQueue, PaddingFIFOQueue=PaddingFIFOQueue, PriorityQueue=PriorityQueue,
-    RandomShuffleQueue=RandomShuffleQueue
-)  # fmt: skip
 sysconfig = SimpleNamespace(CXX11_ABI_FLAG=0, MONOLITHIC_BUILD=0)
-version = SimpleNamespace(
-    VERSION=VERSION, GIT_VERSION=GIT_VERSION, COMPILER_VERSION=COMPILER_VERSION, GRAPH_DEF_VERSION=GRAPH_DEF_VERSION
-)
-manip = SimpleNamespace(roll=roll, reshape=reshape, reverse=reverse, gather_nd=functions(ARRAY)["gather_nd"], tile=tile)
 UnconnectedGradients = SimpleNamespace(NONE="none", ZERO="zero")
+globals().update(namespaces(globals()))
 __version__ = VERSION
 __getattr__ = _naming_the_nearest(__name__)
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlanb.errors import GraphValueError
-from xlanb.graph import dtypes
 from xlanb.graph.builders import math_ops
 from xlanb.graph.builders.array_ops import (
     concat,
@@ -342,17 +341,3 @@ def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
 def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Tensor:
     """Return the shape to which two shapes broadcast."""
     return call("BroadcastArgs", shape_x, shape_y)
-
-
-def lbeta(x: Any, name: str = "lbeta") -> Any:
-    """Logarithm of the multivariate beta function over the last dimension."""
-    found = convert_to_tensor(x)
-    return math_ops.reduce_sum(call("Lgamma", found), -1) - call("Lgamma", math_ops.reduce_sum(found, -1))
-
-
-def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Any:
-    """The tensor, shrunk where its norm divided by its number of elements exceeds clip_norm."""
-    found = convert_to_tensor(t)
-    count = math_ops.cast(call("Size", found), dtypes.float32)
-    inverse = call("Rsqrt", math_ops.reduce_sum(found * found))
-    return found * clip_norm * call("Minimum", inverse * count, constant(1.0) / clip_norm)

@@ -58,6 +58,7 @@ ARRAY = {
     "tensor_scatter_nd_update": "TensorScatterUpdate",
     "tensor_scatter_nd_add": "TensorScatterAdd", "tensor_scatter_nd_sub": "TensorScatterSub",
     "tensor_scatter_update": "TensorScatterUpdate", "tensor_scatter_add": "TensorScatterAdd",
+    "tensor_scatter_nd_max": "TensorScatterMax", "tensor_scatter_nd_min": "TensorScatterMin",
 }  # fmt: skip
 
 NN = {
@@ -79,6 +80,15 @@ LINALG = {"matrix_determinant": "MatrixDeterminant",
           "cholesky": "Cholesky", "matrix_inverse": "MatrixInverse", "matrix_solve": "MatrixSolve",
           "matrix_triangular_solve": "MatrixTriangularSolve", "qr": "Qr", "svd_op": "Svd"}  # fmt: skip
 
+
+QUANTIZATION = {
+    "fake_quant_with_min_max_args": "FakeQuantWithMinMaxArgs",
+    "fake_quant_with_min_max_args_gradient": "FakeQuantWithMinMaxArgsGradient",
+    "fake_quant_with_min_max_vars": "FakeQuantWithMinMaxVars",
+    "fake_quant_with_min_max_vars_gradient": "FakeQuantWithMinMaxVarsGradient",
+    "fake_quant_with_min_max_vars_per_channel": "FakeQuantWithMinMaxVarsPerChannel",
+    "fake_quant_with_min_max_vars_per_channel_gradient": "FakeQuantWithMinMaxVarsPerChannelGradient",
+}  # fmt: skip
 
 SPECTRAL = {"fft": "FFT", "ifft": "IFFT", "fft2d": "FFT2D", "ifft2d": "IFFT2D", "fft3d": "FFT3D", "ifft3d": "IFFT3D"}
 

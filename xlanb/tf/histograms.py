@@ -10,6 +10,7 @@ from typing import Any
 from xlanb.graph import dtypes
 from xlanb.graph.builders import math_ops
 from xlanb.graph.builders.array_ops import concat, reshape, shape
+from xlanb.graph.builders.name_scope import name_scope
 from xlanb.graph.convert import constant, convert_to_tensor
 from xlanb.graph.op_library import call
 from xlanb.graph.operation import Tensor
@@ -49,12 +50,23 @@ def histogram_fixed_width_bins(
     return call("Maximum", call("Minimum", math_ops.cast(place, dtype), nbins - 1), 0)
 
 
-def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Any:
-    """Means of rows by segment; 0 for one without rows."""
-    found = convert_to_tensor(data)
-    ids = convert_to_tensor(segment_ids)
+def _segment_counts(found: Tensor, ids: Tensor, num_segments: Any) -> Tensor:
+    """Rows of each segment, at least 1, to be divided by."""
     counts = call("UnsortedSegmentSum", call("OnesLike", math_ops.cast(ids, found.dtype)), ids, num_segments)
     wide = reshape(counts, concat([shape(counts), [1] * ((found.shape.rank or 1) - (ids.shape.rank or 1))], 0))
-    return call("UnsortedSegmentSum", found, ids, num_segments) / call(
-        "Maximum", wide, constant(1.0, found.dtype.base_dtype)
-    )
+    return call("Maximum", wide, constant(1.0, found.dtype.base_dtype))
+
+
+def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Any:
+    """Means of rows by segment; 0 for one without rows."""
+    found, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
+    with name_scope(name, "UnsortedSegmentMean", [found, ids]):
+        return call("UnsortedSegmentSum", found, ids, num_segments) / _segment_counts(found, ids, num_segments)
+
+
+def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Any:
+    """Sums of rows by segment, divided by the square root of their number."""
+    found, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
+    with name_scope(name, "UnsortedSegmentSqrtN", [found, ids]):
+        counts = _segment_counts(found, ids, num_segments)
+        return call("UnsortedSegmentSum", found, ids, num_segments) / call("Sqrt", counts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from xlanb.errors import close_names
@@ -48,14 +48,17 @@ def naming_the_nearest(module_name: str) -> Callable[[str], Any]:
     """A module's `__getattr__` that says why a name is not here, or which ones are near it."""
 
     def missing(name: str) -> Any:
-        shown = module_name.replace("xlanb.tf", "tf", 1)
-        if name.startswith("__"):
-            raise AttributeError(f"module {shown!r} has no attribute {name!r}")
-        reason = REASONS.get(name)
-        if reason is None:
-            known = [n for n in vars(sys.modules[module_name]) if not n.startswith("_")]
-            near = close_names(name, known, cutoff=0.6)
-            reason = f"nearest: {', '.join(f'{shown}.{n}' for n in near)}" if near else "xlanb.tf has nothing similar"
-        raise AttributeError(f"{shown}.{name} is not in xlanb: {reason}")
+        raise missing_name(module_name.replace("xlanb.tf", "tf", 1), name, vars(sys.modules[module_name]))
 
     return missing
+
+
+def missing_name(namespace: str, name: str, known: Iterable[str]) -> AttributeError:
+    """The error for a name that a namespace lacks, with the reason or the nearest names."""
+    if name.startswith("__"):
+        return AttributeError(f"module {namespace!r} has no attribute {name!r}")
+    reason = REASONS.get(name)
+    if reason is None:
+        near = close_names(name, [n for n in known if not n.startswith("_")], cutoff=0.6)
+        reason = f"nearest: {', '.join(f'{namespace}.{n}' for n in near)}" if near else "xlanb.tf has nothing similar"
+    return AttributeError(f"{namespace}.{name} is not in xlanb: {reason}")

@@ -36,7 +36,7 @@ def print_(*inputs: Any, **how: Any) -> Operation:
 
 
 def string_split(source: Any, delimiter: str = " ", skip_empty: bool = True, **_old: Any) -> SparseTensor:
-    """The words of texts, a row for each text."""
+    """The words of texts, a row for each."""
     indices, values, size = call_op("StringSplit", source, delimiter, skip_empty=skip_empty).outputs
     indices.set_shape([None, 2])
     values.set_shape([None])
@@ -57,3 +57,31 @@ def reduce_join(
     where = old.get("reduction_indices", axis)
     wanted = list(range(found.shape.rank or 1)) if where is None else where
     return call("ReduceJoin", found, wanted, keep_dims=keep_dims, separator=separator, name=name)
+
+
+def string_format(
+    template: str, inputs: Any, placeholder: str = "{}", summarize: int = 3, name: str | None = None
+) -> Tensor:
+    """tf.strings.format: fill a template's placeholders with tensors.
+
+    `summarize` is the number of entries shown at each end of an axis.
+    """
+    tensors = [convert_to_tensor(x) for x in (inputs if isinstance(inputs, list | tuple) else [inputs])]
+    return call("StringFormat", tensors, template=template, placeholder=placeholder, summarize=summarize, name=name)
+
+
+def split_strings(
+    input: Any = None,
+    sep: str | None = None,
+    maxsplit: int = -1,
+    source: Any = None,
+    name: str | None = None,
+    **_how: Any,
+) -> SparseTensor:
+    """tf.strings.split: the parts between separators (default: white space), a row for each."""
+    texts = input if source is None else source
+    indices, values, size = call_op("StringSplitV2", texts, sep or "", maxsplit=maxsplit, name=name).outputs
+    indices.set_shape([None, 2])
+    values.set_shape([None])
+    size.set_shape([2])
+    return SparseTensor(indices, values, size)
