@@ -92,6 +92,11 @@ QUANTIZATION = {
 
 SPECTRAL = {"fft": "FFT", "ifft": "IFFT", "fft2d": "FFT2D", "ifft2d": "IFFT2D", "fft3d": "FFT3D", "ifft3d": "IFFT3D"}
 
+IMAGE = {
+    "crop_and_resize": "CropAndResize", "draw_bounding_boxes": "DrawBoundingBoxes",
+    "extract_glimpse": "ExtractGlimpse",
+}  # fmt: skip
+
 
 def function_of(op_type: str, name: str) -> Callable[..., Any]:
     """Make the function that builds a node of this type.

@@ -18,8 +18,10 @@ from xlanb.graph.builders.name_scope import name_scope
 from xlanb.graph.builders.random_ops import random_uniform
 from xlanb.graph.convert import constant, convert_to_tensor
 from xlanb.graph.dtypes import as_dtype
-from xlanb.graph.op_library import call
+from xlanb.graph.op_library import call, call_op
 from xlanb.graph.operation import Tensor
+from xlanb.tf.generated import IMAGE as _IMAGE
+from xlanb.tf.generated import functions as _functions
 from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
 
 
@@ -423,6 +425,40 @@ def non_max_suppression(
     )
 
 
+def non_max_suppression_overlaps(
+    overlaps: Any, scores: Any, max_output_size: Any, overlap_threshold: float = 0.5,
+    score_threshold: float = float("-inf"), name: str | None = None
+) -> Tensor:  # fmt: skip
+    """Select indices by descending score.
+
+    overlaps [n, n] says how much each pair overlaps. What overlaps a better one by more than
+    overlap_threshold is left out.
+    """
+    given = (overlaps, scores, max_output_size, overlap_threshold, score_threshold)
+    return call("NonMaxSuppressionWithOverlaps", *given, name=name or "non_max_suppression_overlaps")
+
+
+def combined_non_max_suppression(
+    boxes: Any, scores: Any, max_output_size_per_class: Any, max_total_size: Any, iou_threshold: float = 0.5,
+    score_threshold: float = float("-inf"), pad_per_class: bool = False, clip_boxes: bool = True,
+    name: str | None = None
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Select boxes for each class of each image, and keep the best of all classes.
+
+    Args:
+        boxes: [batch, n, classes or 1, 4], float32.
+        scores: [batch, n, classes], float32.
+
+    Returns:
+        Boxes [batch, size, 4], their scores and classes [batch, size], and the number of valid
+        boxes [batch].
+    """
+    given = (boxes, scores, max_output_size_per_class, max_total_size, iou_threshold, score_threshold)
+    attrs = {"pad_per_class": pad_per_class, "clip_boxes": clip_boxes}
+    named = name or "combined_non_max_suppression"
+    return tuple(call_op("CombinedNonMaxSuppression", *given, name=named, **attrs).outputs)
+
+
 def extract_image_patches(
     images: Any, ksizes: Any = None, strides: Any = None, rates: Any = None, padding: str | None = None,
     name: str | None = None, sizes: Any = None
@@ -433,4 +469,5 @@ def extract_image_patches(
     )
 
 
+globals().update(_functions(_IMAGE))
 __getattr__ = _naming_the_nearest(__name__)

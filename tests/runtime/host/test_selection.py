@@ -55,13 +55,6 @@ def test_segments_are_sorted_or_refused() -> None:
         run("SegmentMax", data, np.array([1, 0, 2], np.int32))
 
 
-def test_boxes_that_overlap_are_left_out() -> None:
-    boxes = np.array([[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 2, 1, 3]], np.float32)
-    scores = np.array([0.5, 0.9, 0.7], np.float32)
-    (chosen,) = run("NonMaxSuppressionV3", boxes, scores, np.int32(3), np.float32(0.5), np.float32(0))
-    assert chosen.tolist() == [1, 2]
-
-
 def test_texts_move_and_compare_like_numbers() -> None:
     (found,) = run("GatherV2", texts("a", "b", "c"), np.array([2, 0], np.int32), np.int32(0))
     assert found.tolist() == [b"c", b"a"]

@@ -223,31 +223,6 @@ def _histogram(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seque
     return [np.bincount(place.ravel(), minlength=bins).astype(_out(op, 0))]
 
 
-@host("NonMaxSuppression", "NonMaxSuppressionV2", "NonMaxSuppressionV3", "NonMaxSuppressionV4")
-def _non_max(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """Boxes by descending score, without those that overlap a selected one."""
-    boxes, scores, most = np.asarray(inputs[0], np.float64), np.asarray(inputs[1], np.float64), int(inputs[2])
-    limit = float(inputs[3]) if len(inputs) > 3 else float(op.attrs.get("iou_threshold", 0.5))
-    least = float(inputs[4]) if len(inputs) > 4 else -np.inf
-    taken: list[int] = []
-    for i in np.argsort(-scores, kind="stable"):
-        if len(taken) < most and scores[i] > least and all(_overlap(boxes[i], boxes[j]) <= limit for j in taken):
-            taken.append(int(i))
-    chosen = np.asarray(taken, np.int32)
-    if not op.type.endswith("V4"):
-        return [chosen]
-    padded = np.pad(chosen, (0, most - len(chosen))) if op.attrs.get("pad_to_max_output_size") else chosen
-    return [padded, np.asarray(len(chosen), np.int32)]
-
-
-def _overlap(a: Array, b: Array) -> float:
-    """Intersection over union of two boxes, whose corners may be in any order."""
-    (ya, yb), (xa, xb) = ((sorted((m[i], m[i + 2])) for m in (a, b)) for i in (0, 1))
-    inner = max(0.0, min(ya[1], yb[1]) - max(ya[0], yb[0])) * max(0.0, min(xa[1], xb[1]) - max(xa[0], xb[0]))
-    areas = [(y[1] - y[0]) * (x[1] - x[0]) for y, x in ((ya, xa), (yb, xb))]
-    return 0.0 if min(areas) <= 0 else inner / (sum(areas) - inner)
-
-
 @host("RaggedRange")
 def _ragged_range(_op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     """Concatenated ranges, and their row splits."""

@@ -90,7 +90,9 @@ def _boxes_taken(ctx: OpContext) -> list[HloInstruction]:
     """
     boxes, scores, size = ctx.input(0), ctx.input(1), int(ctx.number(2))
     if boxes.array_shape.rank != 2 or boxes.array_shape.dimensions[1] != 4 or size < 0:
-        ctx.fail(f"boxes must have shape [n, 4], not {boxes.shape}, and the size must not be negative")
+        ctx.fail(f"boxes must have shape [n, 4], not {boxes.shape}, and the size must not be negative, not {size}")
+    if scores.array_shape.dimensions != boxes.array_shape.dimensions[:1]:
+        ctx.fail(f"expected one score for each of {boxes.array_shape.dimensions[0]} boxes, not {scores.shape}")
     b = ctx.b
     wide, count = PrimitiveType.F32, boxes.array_shape.dimensions[0]
     boxes, scores = (b.convert(x, wide) for x in (boxes, scores))
