@@ -158,3 +158,25 @@ def test_a_list_that_is_read_and_changed_says_so() -> None:
         stacked = call("TensorListStack", made, tf.constant([], tf.int32), element_dtype=tf.float64)
         with pytest.raises(UnimplementedError, match="reads a list which it also changes"):
             gradients(stacked, x)
+
+
+def test_gradients_of_nested_branches_are_built_once() -> None:
+    built = []
+
+    @tf.RegisterGradient("TwiceForNestedBranches")
+    def twice(op: Any, grad: Any) -> Any:
+        built.append(op.name)
+        return grad * 2.0
+
+    with tf.Graph().as_default() as graph, tf.Session(graph=graph) as session:
+        x = tf.placeholder(tf.float64, [])
+
+        def branch(depth: int) -> Any:
+            if depth:
+                return cond_v2(x > 0.0, lambda: branch(depth - 1), lambda: x * 5.0, None)
+            with graph.gradient_override_map({"Sin": "TwiceForNestedBranches"}):
+                return tf.sin(x)
+
+        (grad,) = tf.gradients(branch(5), x)
+        assert len(built) == 1
+        assert [session.run(grad, {x: v}) for v in (1.0, -1.0)] == [2.0, 5.0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from xlanb.errors import GraphValueError
@@ -10,6 +10,7 @@ from xlanb.graph.default_graph import make_graph
 from xlanb.graph.operation import Operation, Tensor
 
 if TYPE_CHECKING:
+    from xlanb.graph.functions import GraphFunction
     from xlanb.graph.graph import Graph
 
 
@@ -28,28 +29,85 @@ def copy_graph(graph: Graph, keep: Collection[Operation] | None = None, name: st
     new.functions = dict(graph.functions)
     new.seed = graph.seed
     new.graphdef_rest = graph.graphdef_rest
+    inside = set(kept)
     for op in kept:
-        copy = new.add_op(op.type, op.name, dtypes=[t.dtype for t in op.outputs], attrs=op.attrs, device=op.device)
-        copy.source_file, copy.source_line, copy.raw_attrs = op.source_file, op.source_line, op.raw_attrs
-    for op in kept:
-        copy = new.get_operation_by_name(op.name)
-        for tensor in op.inputs:
-            if tensor.op.name not in new:
-                raise GraphValueError(f"cannot remove {tensor.op!r}: it is used by {op!r}")
-            copy.add_input(new.get_operation_by_name(tensor.op.name).outputs[tensor.value_index])
-        for waited in op.control_inputs:
-            if waited.name in new:
-                copy.add_control_input(new.get_operation_by_name(waited.name))
-    _carry_shapes(kept, new)
+        read = next((t.op for t in op.inputs if t.op not in inside), None)
+        if read is not None:
+            raise GraphValueError(f"cannot remove {read!r}: it is used by {op!r}")
+    copies = copy_nodes(kept, new, lambda op: op.name)
+    for op, copy in copies.items():
+        copy.raw_attrs = op.raw_attrs
+    adopt_shapes(copies)
     new.names.in_use = dict(graph.names.in_use)
     return new
 
 
-def _carry_shapes(ops: Iterable[Operation], new: Graph) -> None:
-    """Shapes that are known stay known; last, because adding inputs forgets them."""
+def copy_nodes(
+    ops: Iterable[Operation],
+    graph: Graph,
+    name_of: Callable[[Operation], str],
+    outside: Mapping[Tensor, Tensor] | None = None,
+    device: str = "",
+) -> dict[Operation, Operation]:
+    """Copy nodes into a graph, in order, with attributes, devices, Python lines and edges.
+
+    Control edges from other nodes are dropped. Shapes are not copied (`adopt_shapes`).
+
+    Args:
+        ops: the nodes; they may read later ones.
+        graph: where the copies are made; it may be the graph of the nodes.
+        name_of: the name of a node's copy.
+        outside: what the copies read in place of tensors, of these nodes or of others. A tensor of
+            another node that is missing here must belong to `graph`.
+        device: of copies of nodes that have none.
+
+    Raises:
+        GraphValueError: a name is taken, or a tensor that is read belongs to another graph.
+    """
+    copies: dict[Operation, Operation] = {}
     for op in ops:
-        for tensor, copy in zip(op.outputs, new.get_operation_by_name(op.name).outputs, strict=True):
-            copy.adopt_shape(tensor)
+        types = [t.dtype for t in op.outputs]
+        copy = graph.add_op(op.type, name_of(op), (), types, op.attrs, device=op.device or device)
+        copy.source_file, copy.source_line = op.source_file, op.source_line
+        copies[op] = copy
+    stands = {t: copy.outputs[t.value_index] for op, copy in copies.items() for t in op.outputs} | dict(outside or {})
+    for op, copy in copies.items():
+        for tensor in op.inputs:
+            read = stands.get(tensor, tensor)
+            graph.check_own(read)
+            copy.add_input(read)
+        for waited in op.control_inputs:
+            if waited in copies:
+                copy.add_control_input(copies[waited])
+    return copies
+
+
+def adopt_shapes(copies: Mapping[Operation, Operation]) -> None:
+    """Copy the known shapes of nodes to their copies; last, because adding inputs forgets them."""
+    for op, copy in copies.items():
+        for tensor, made in zip(op.outputs, copy.outputs, strict=True):
+            made.adopt_shape(tensor)
+
+
+def copy_body(
+    function: GraphFunction,
+    graph: Graph,
+    arguments: Sequence[Tensor],
+    name_of: Callable[[Operation], str],
+    device: str = "",
+) -> tuple[dict[Operation, Operation], list[Tensor]]:
+    """Copy the nodes of a function's body into a graph, as `copy_nodes`.
+
+    Returns:
+        The copies by node, and the function's results for these arguments.
+    """
+    body = function.body
+    stands = {op.outputs[0]: arguments[int(op.attrs["index"])] for op in body if op.type == "_Arg"}
+    inner = [op for op in body if op.type not in {"_Arg", "_Retval"}]
+    copies = copy_nodes(inner, graph, name_of, stands, device)
+    results = sorted((op for op in body if op.type == "_Retval"), key=lambda op: int(op.attrs["index"]))
+    ends = [op.inputs[0] for op in results]
+    return copies, [stands[t] if t in stands else copies[t.op].outputs[t.value_index] for t in ends]
 
 
 def needed_by(targets: Iterable[Operation], stop: Collection[Tensor] = ()) -> set[Operation]:

@@ -17,7 +17,7 @@ from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.graph import Graph
 from xlanb.graph.graphdef.attr_values import attr_from_proto, attr_to_proto, new_message
 from xlanb.graph.operation import Operation, Tensor
-from xlanb.graph.rewrite import needed_by
+from xlanb.graph.rewrite import copy_nodes, needed_by
 
 
 def GraphDef() -> Any:  # noqa: N802 - TensorFlow's name
@@ -66,20 +66,13 @@ def _tensor_name(name: str) -> str:
 
 
 def _copied(source: Graph, graph: Graph, scope: str, mapped: Mapping[str, Any]) -> dict[Operation, Operation]:
-    copies: dict[Operation, Operation] = {}
-    for op in source:
-        attrs = {k: v for k, v in op.attrs.items() if k != "_class"}
-        if "_class" in op.attrs:
-            attrs["_class"] = tuple(
-                g.replace("loc:@", f"loc:@{scope}", 1) if isinstance(g, str) else g for g in op.attrs["_class"]
+    outside = {source.get_tensor_by_name(name): tensor for name, tensor in mapped.items()}
+    copies = copy_nodes(source, graph, lambda op: f"{scope}{op.name}", outside)
+    for copy in copies.values():
+        if "_class" in copy.attrs:
+            copy.attrs["_class"] = tuple(
+                g.replace("loc:@", f"loc:@{scope}", 1) if isinstance(g, str) else g for g in copy.attrs["_class"]
             )
-        copies[op] = graph.add_op(op.type, f"{scope}{op.name}", (), [t.dtype for t in op.outputs], attrs, (), op.device)
-    for op, copy in copies.items():
-        for tensor in op.inputs:
-            given = mapped.get(tensor.name)
-            copy.add_input(copies[tensor.op].outputs[tensor.value_index] if given is None else given)
-        for waited in op.control_inputs:
-            copy.add_control_input(copies[waited])
     return copies
 
 

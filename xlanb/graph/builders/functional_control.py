@@ -20,6 +20,7 @@ from xlanb.graph.functions import FunctionRef, GraphFunction
 from xlanb.graph.graph import Graph
 from xlanb.graph.op_library import call, call_n
 from xlanb.graph.operation import Operation, Tensor
+from xlanb.graph.rewrite import copy_nodes
 from xlanb.graph.tensor_shape import TensorShape
 
 
@@ -37,9 +38,8 @@ class Traced:
         self.given = given
         self.results = [_result(v) for v in nest.flatten(given)]
         self.ops = graph.get_operations()[before:]
-        own = {t for op in self.ops for t in op.outputs}
-        reads = [*(t for op in self.ops for t in op.inputs), *self.results]
-        self.captures = [t for t in dict.fromkeys(reads) if t not in own and t not in set(arguments)]
+        given_arguments = set(arguments)
+        self.captures = [t for t in captured(self.ops, self.results) if t not in given_arguments]
 
     def move(self, name: str, inputs: Sequence[Tensor], results: Sequence[Tensor]) -> FunctionRef:
         """Make the function from `inputs` to `results`; the caller removes the nodes."""
@@ -48,6 +48,12 @@ class Traced:
     def drop(self) -> None:
         """Remove the nodes from the graph that they were made in."""
         self.graph.remove_ops(self.ops)
+
+
+def captured(ops: Sequence[Operation], results: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors of other nodes that these nodes read, and those among the results."""
+    own = {t for op in ops for t in op.outputs}
+    return [t for t in dict.fromkeys([*(t for op in ops for t in op.inputs), *results]) if t not in own]
 
 
 def function_of_nodes(
@@ -64,15 +70,10 @@ def function_of_nodes(
         arg = body.add_op("_Arg", f"arg_{index}", (), [dtype], {"T": dtype, "index": index})
         arg.outputs[0].give_shape(tensor.shape.as_tuple())
         stands[tensor] = arg.outputs[0]
-    copies: dict[Operation, Operation] = {}
-    for op in ops:
-        waits = [copies[c] for c in op.control_inputs if c in copies]
-        types = [t.dtype for t in op.outputs]
-        attrs = {k: v for k, v in op.attrs.items() if k != "_class"}
-        new = body.add_op(op.type, op.name, [stands[t] for t in op.inputs], types, attrs, waits, op.device)
-        new.source_file, new.source_line = op.source_file, op.source_line
-        copies[op] = new
-        for old, made in zip(op.outputs, new.outputs, strict=True):
+    copies = copy_nodes(ops, body, lambda op: op.name, stands)
+    for op, copy in copies.items():
+        copy.attrs.pop("_class", None)
+        for old, made in zip(op.outputs, copy.outputs, strict=True):
             made.give_shape(old.shape.as_tuple())
             stands[old] = made
     for index, tensor in enumerate(results):

@@ -7,12 +7,13 @@ variables of each iteration onto lists, which a second loop pops.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from math import ceil
 from typing import Any
 
 from xlanb.errors import GraphValueError, UnimplementedError
 from xlanb.graph.builders.array_ops import identity, zeros, zeros_like
-from xlanb.graph.builders.functional_control import Traced, while_v2
+from xlanb.graph.builders.functional_control import captured, function_of_nodes, while_v2
 from xlanb.graph.builders.indexed_slices import IndexedSlices
 from xlanb.graph.constant_value import constant_value
 from xlanb.graph.convert import constant
@@ -23,6 +24,7 @@ from xlanb.graph.gradients.registry import register_gradient
 from xlanb.graph.graph import Graph
 from xlanb.graph.op_library import call, call_n, op_has_side_effects
 from xlanb.graph.operation import Operation, Tensor
+from xlanb.graph.rewrite import copy_body
 
 _READS = frozenset({"_Arg", "_Retval", "Assert", "VarHandleOp", "ReadVariableOp", "ResourceGather", "VariableShape"})
 _CALLERS = {
@@ -75,24 +77,7 @@ def inline(function: GraphFunction, arguments: Sequence[Tensor]) -> list[Tensor]
     graph = get_default_graph()
     scope = graph.get_name_scope()
     prefix = f"{scope}/" if scope else ""
-    copies: dict[Operation, Operation] = {}
-    stands: dict[Tensor, Tensor] = {}
-    for op in function.body:
-        if op.type == "_Arg":
-            stands[op.outputs[0]] = arguments[int(op.attrs["index"])]
-        elif op.type != "_Retval":
-            name = graph.unique_name(f"{prefix}{op.name}")
-            copies[op] = graph.add_op(op.type, name, (), [t.dtype for t in op.outputs], op.attrs, device=op.device)
-            copies[op].source_file, copies[op].source_line = op.source_file, op.source_line
-            stands.update(zip(op.outputs, copies[op].outputs, strict=True))
-    for op, copy in copies.items():
-        for tensor in op.inputs:
-            copy.add_input(stands[tensor])
-        for waited in op.control_inputs:
-            if waited in copies:
-                copy.add_control_input(copies[waited])
-    results = sorted((op for op in function.body if op.type == "_Retval"), key=lambda op: int(op.attrs["index"]))
-    return [stands[op.inputs[0]] for op in results]
+    return copy_body(function, graph, arguments, lambda op: graph.unique_name(f"{prefix}{op.name}"))[1]
 
 
 def _dense(grad: Any) -> Any:
@@ -196,23 +181,29 @@ def _branches(
 ) -> Any:
     """Choose among the branches' gradients; those that a branch lacks are zeros."""
     graph, inputs = get_default_graph(), list(op.inputs[1:])
-    kinds = _gradient_types(graph, branches, inputs, grads)
+    made = [_nodes_made(graph, partial(function_gradients, b, inputs, grads)) for b in branches]
+    by_place = zip(*(found for found, _ in made), strict=True)
+    kinds = [next((g.dtype.base_dtype for g in found if g is not None), None) for found in by_place]
     places = [i for i, kind in enumerate(kinds) if kind is not None]
     if not places:
+        graph.remove_ops([o for _, own in made for o in own])
         return [None] * len(op.inputs)
 
-    def of_branch(branch: GraphFunction) -> list[Tensor]:
-        made = function_gradients(branch, inputs, grads)
-        return [_zero(inputs[i], kinds[i]) if made[i] is None else identity(made[i]) for i in places]
+    def filled(found: list[Any]) -> list[Tensor]:
+        return [_zero(inputs[i], kinds[i]) if found[i] is None else identity(found[i]) for i in places]
 
-    traced = [Traced(graph, lambda b=b: of_branch(b), (), None) for b in branches]
-    captures = list(dict.fromkeys(t for each in traced for t in each.captures))
+    results: list[list[Tensor]] = []
+    ops: list[list[Operation]] = []
+    for gradient, own in made:
+        tensors, more = _nodes_made(graph, partial(filled, gradient))
+        results.append(tensors)
+        ops.append([*own, *more])
+    captures = list(dict.fromkeys(t for own, ends in zip(ops, results, strict=True) for t in captured(own, ends)))
     refs = [
-        each.move(f"{each_of.name}_grad", captures, each.results)
-        for each, each_of in zip(traced, branches, strict=True)
+        function_of_nodes(graph, f"{branch.name}_grad", own, captures, ends)
+        for branch, own, ends in zip(branches, ops, results, strict=True)
     ]
-    for each in reversed(traced):
-        each.drop()
+    graph.remove_ops([o for own in ops for o in own])
     found = choose(captures, refs, [kinds[i] for i in places])
     by_input: list[Any] = [None] * len(inputs)
     for place, tensor in zip(places, found, strict=True):
@@ -222,20 +213,11 @@ def _branches(
     return [None, *by_input]
 
 
-def _gradient_types(
-    graph: Graph, branches: Sequence[GraphFunction], inputs: Sequence[Tensor], grads: Sequence[Any]
-) -> list[Any]:
-    """Return the type of the gradient by each input, None if no branch has one.
-
-    The gradients are built for this, and removed again.
-    """
-    found: list[Any] = [None] * len(inputs)
-    for branch in branches:
-        before = len(graph)
-        for i, grad in enumerate(function_gradients(branch, inputs, grads)):
-            found[i] = found[i] if grad is None else grad.dtype.base_dtype
-        graph.remove_ops(graph.get_operations()[before:])
-    return found
+def _nodes_made(graph: Graph, function: Callable[[], list[Any]]) -> tuple[list[Any], list[Operation]]:
+    """Return a function's result, and the nodes that it made in the graph."""
+    before = len(graph)
+    found = function()
+    return found, graph.get_operations()[before:]
 
 
 # -------------------------------------------------------------------------------------------- loops

@@ -10,6 +10,7 @@ from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.ops import find_op
 from xlanb.graph.optimize.call_expansion import check_expansion
+from xlanb.graph.rewrite import adopt_shapes, copy_body
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
@@ -42,38 +43,24 @@ def _inline(graph: Graph, call: Operation, function: GraphFunction) -> list[Oper
         raise GraphValueError(
             f"{call.name!r} calls {function!r} with {len(call.inputs)} arguments for {len(call.outputs)} results"
         )
-    body = function.body
-    made = {op: _copied(graph, call, op) for op in body if op.type not in {"_Arg", "_Retval"}}
-    tensors: dict[Tensor, Tensor] = {t: new.outputs[t.value_index] for op, new in made.items() for t in op.outputs}
-    for op in body:
-        if op.type == "_Arg":
-            tensors[op.outputs[0]] = call.inputs[int(op.attrs["index"])]
-    for op, new in made.items():
-        for tensor in op.inputs:
-            new.add_input(tensors[tensor])
-        for waited in op.control_inputs:
-            if waited in made:
-                new.add_control_input(made[waited])
+    copies, results = copy_body(
+        function, graph, call.inputs, lambda op: _name(graph, f"{call.name}/{op.name}"), call.device
+    )
+    made = list(copies.values())
+    for new in made:
         for waited in call.control_inputs:
             new.add_control_input(waited)
-    for op, new in made.items():
-        for tensor, copy in zip(op.outputs, new.outputs, strict=True):
-            copy.adopt_shape(tensor)
-    results = sorted((op for op in body if op.type == "_Retval"), key=lambda op: int(op.attrs["index"]))
-    effects = [new for op, new in made.items() if _has_effect(op)]
-    _stand_for(call, [tensors[op.inputs[0]] for op in results], effects)
-    return list(made.values())
+    adopt_shapes(copies)
+    _stand_for(call, results, [new for op, new in copies.items() if _has_effect(op)])
+    return made
 
 
-def _copied(graph: Graph, call: Operation, op: Operation) -> Operation:
-    name, count = f"{call.name}/{op.name}", 0
+def _name(graph: Graph, wanted: str) -> str:
+    name, count = wanted, 0
     while name in graph:
         count += 1
-        name = f"{call.name}/{op.name}_{count}"
-    types = [t.dtype for t in op.outputs]
-    new = graph.add_op(op.type, name, (), types, op.attrs, device=op.device or call.device)
-    new.source_file, new.source_line = op.source_file, op.source_line
-    return new
+        name = f"{wanted}_{count}"
+    return name
 
 
 def _has_effect(op: Operation) -> bool:
