@@ -186,11 +186,13 @@ def test_a_damaged_checkpoint_is_not_restored(tmp_path):
         session.run(tf.global_variables_initializer())
         before = session.run(w)
         path = saver.save(session, str(tmp_path / "model"))
-        whole = (tmp_path / "model.npz").read_bytes()
+        data = tmp_path / "model.data-00000-of-00001"
+        whole = data.read_bytes()
         at = whole.index(before.tobytes())
-        (tmp_path / "model.npz").write_bytes(whole[:at] + b"\1\2" + whole[at + 2 :])
-        with pytest.raises(tf.errors.DataLossError, match=r"model\.npz.*damaged"):
+        data.write_bytes(whole[:at] + b"\1\2" + whole[at + 2 :])
+        with pytest.raises(tf.errors.DataLossError, match=r"model\.data.*'w' is damaged"):
             saver.restore(session, path)
+        (tmp_path / "model.index").unlink()
         np.savez(tmp_path / "model.npz", **{"dtype:w": np.asarray("no type"), "w": before.view(np.uint16)})
         with pytest.raises(GraphValueError, match="'w' has values of the unsupported type 'no type'"):
             saver.restore(session, path)
@@ -208,7 +210,8 @@ def test_a_saver_keeps_the_last(tmp_path):
             session.run(count)
             path = saver.save(session, str(tmp_path / "model.ckpt"), global_step=step)
     assert path.endswith("model.ckpt-4")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["checkpoint", "model.ckpt-3.npz", "model.ckpt-4.npz"]
+    kept = {f"model.ckpt-{n}.{ending}" for n in (3, 4) for ending in ("data-00000-of-00001", "index", "meta")}
+    assert {p.name for p in tmp_path.iterdir()} == kept | {"checkpoint"}
     assert tf.train.latest_checkpoint(str(tmp_path)) == path
     assert tf.train.list_variables(path) == [("global_step", []), ("w", [3])]
     with tf.Session() as session:

@@ -161,27 +161,3 @@ def make_tensor_proto(values: Any, dtype: Any = None, shape: Any = None, verify_
     wrapped = new_message("AttrValue")
     attr_to_proto(array.reshape(shape) if shape is not None else array, wrapped)
     return wrapped.tensor
-
-
-def export_meta_graph(
-    filename: str | None = None, graph: Graph | None = None, as_text: bool = False, **_ignored: Any
-) -> Any:
-    """Return the graph as a MetaGraphDef message, and write it to a file if one is given."""
-    found = graph or get_default_graph()
-    message = new_message("MetaGraphDef")
-    message.graph_def.ParseFromString(found.to_graphdef())
-    for key, values in found.collections.items():
-        names = [v.name for v in values if hasattr(v, "name")]
-        if names and "variables" not in key:
-            message.collection_def[key].node_list.value.extend(names)
-    if filename:
-        from pathlib import Path
-
-        from google.protobuf import text_format
-
-        path = Path(filename)
-        if as_text:
-            path.write_text(text_format.MessageToString(message), encoding="utf-8")
-        else:
-            path.write_bytes(message.SerializeToString())
-    return message

@@ -1,11 +1,13 @@
-"""tf.train.Saver: variables of a session in files, one .npz for each checkpoint, and a file
-"checkpoint" that lists them.
+"""tf.train.Saver: variables of a session in TensorFlow's checkpoint files, and a file "checkpoint"
+that lists them.
 
-TensorFlow's own checkpoint files (.data, .index) are neither written nor read.
+A checkpoint NAME is NAME.index, NAME.data-00000-of-00001 and NAME.meta, the graph. The .npz files
+that earlier versions wrote are read, too.
 """
 
 from __future__ import annotations
 
+import glob
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -16,13 +18,18 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import FeedError, GraphValueError
-from xlanb.files import is_file, is_folder, path_to_write
+from xlanb.files import is_file, is_folder
 from xlanb.graph import dtypes
 from xlanb.graph.builders.variables import GraphKeys
 from xlanb.graph.default_graph import get_default_graph
+from xlanb.graph.saved_model.bundle_writer import write_bundle
+from xlanb.graph.saved_model.tensor_bundle import read_bundle
 from xlanb.runtime.npz import read_npz
+from xlanb.tf.meta_graphs import add_meta_graph, export_meta_graph, read_meta_graph
 
-_ENDING = ".npz"
+_INDEX = ".index"
+_NPZ = ".npz"
+_FILES = re.compile(r"\.(index|meta|npz|data-\d{5}-of-\d{5})")
 
 
 @dataclass
@@ -65,7 +72,61 @@ def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -
 
 def checkpoint_exists(checkpoint_prefix: str) -> bool:
     """Whether there is a checkpoint of that name."""
-    return is_file(Path(f"{checkpoint_prefix}{_ENDING}"))
+    return any(is_file(Path(f"{checkpoint_prefix}{ending}")) for ending in (_INDEX, _NPZ))
+
+
+def remove_checkpoint(checkpoint_prefix: str, *_how: Any, **_named: Any) -> None:
+    """Delete a checkpoint's files, if there are any."""
+    prefix = Path(checkpoint_prefix)
+    for path in prefix.parent.glob(f"{glob.escape(prefix.name)}.*"):
+        if _FILES.fullmatch(path.name[len(prefix.name) :]):
+            path.unlink(missing_ok=True)
+
+
+def import_meta_graph(
+    meta_graph_or_file: Any, clear_devices: bool = False, import_scope: str | None = None, **_ignored: Any
+) -> Saver | None:
+    """Add the graph of a .meta file (or a MetaGraphDef) to the default graph, with its collections.
+
+    Returns a Saver of its variables under the names that its checkpoints have, None if it has no
+    variables.
+
+    Raises:
+        GraphError: it cannot be read, or a collection names a node that the graph lacks.
+    """
+    meta = read_meta_graph(meta_graph_or_file)
+    variables = add_meta_graph(meta, clear_devices, import_scope)
+    has_saver = bool(meta.saver_def.restore_op_name)
+    return Saver(variables, saver_def=meta.saver_def if has_saver else None) if variables else None
+
+
+class CheckpointReader:
+    """tf.train.load_checkpoint and NewCheckpointReader: a checkpoint's arrays by name.
+
+    Raises:
+        FeedError: there is no such checkpoint.
+        DataLossError: a file is damaged.
+    """
+
+    def __init__(self, ckpt_dir_or_file: str) -> None:
+        self._arrays = _read(ckpt_dir_or_file)
+        self._name = ckpt_dir_or_file
+
+    def get_tensor(self, tensor_str: str) -> np.ndarray[Any, Any]:
+        """One array. Raises FeedError if there is none of that name."""
+        return _pick(self._arrays, self._name, tensor_str)
+
+    def has_tensor(self, tensor_str: str) -> bool:
+        """Whether the checkpoint holds an array of that name."""
+        return tensor_str in self._arrays
+
+    def get_variable_to_shape_map(self) -> dict[str, list[int]]:
+        """Shapes by name."""
+        return {name: list(array.shape) for name, array in self._arrays.items()}
+
+    def get_variable_to_dtype_map(self) -> dict[str, dtypes.DType]:
+        """Element types by name."""
+        return {name: dtypes.as_dtype(array.dtype) for name, array in self._arrays.items()}
 
 
 def list_variables(ckpt: str) -> list[tuple[str, list[int]]]:
@@ -75,7 +136,10 @@ def list_variables(ckpt: str) -> list[tuple[str, list[int]]]:
 
 def load_variable(ckpt: str, name: str) -> np.ndarray[Any, Any]:
     """Read one array of a checkpoint. Raises FeedError if there is none of that name."""
-    arrays = _read(ckpt)
+    return _pick(_read(ckpt), ckpt, name)
+
+
+def _pick(arrays: Mapping[str, np.ndarray[Any, Any]], ckpt: str, name: str) -> np.ndarray[Any, Any]:
     if name not in arrays:
         raise FeedError(f"Key {name} not found in checkpoint {ckpt}; it holds: {', '.join(sorted(arrays))}")
     return arrays[name]
@@ -85,7 +149,9 @@ def _read(ckpt: str) -> dict[str, np.ndarray[Any, Any]]:
     name = latest_checkpoint(ckpt) if is_folder(Path(ckpt)) else ckpt
     if name is None or not checkpoint_exists(name):
         raise FeedError(f"The passed save_path is not a valid checkpoint: {ckpt}")
-    arrays = read_npz(f"{name}{_ENDING}")
+    if is_file(Path(f"{name}{_INDEX}")):
+        return read_bundle(name)
+    arrays = read_npz(f"{name}{_NPZ}")
     return {key: array for key, array in arrays.items() if not key.startswith("dtype:")} | _typed(name, arrays)
 
 
@@ -107,7 +173,7 @@ def _typed(ckpt: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, n
 
 class Saver:
     """Write and read variables: those of `var_list` (a list, or a dictionary by name), by default
-    all.
+    all, in TensorFlow's checkpoint format.
 
     The last `max_to_keep` checkpoints are kept (None or 0: all), and another one every
     `keep_checkpoint_every_n_hours`.
@@ -120,8 +186,11 @@ class Saver:
         write_version: Any = None,
         pad_step_number: bool = False, save_relative_paths: bool = False, filename: str | None = None,
     ) -> None:  # fmt: skip
-        if saver_def is not None or builder is not None:
-            raise GraphValueError("Saver: saver_def and builder are not supported, variables are kept in .npz files")
+        if builder is not None:
+            raise GraphValueError("Saver: builder is not supported: the variables of var_list are written")
+        if saver_def is not None:
+            max_to_keep = saver_def.max_to_keep
+            keep_checkpoint_every_n_hours = saver_def.keep_checkpoint_every_n_hours or keep_checkpoint_every_n_hours
         self._reshape, self._max_to_keep, self._pad = reshape, max_to_keep, pad_step_number
         self._seconds = keep_checkpoint_every_n_hours * 3600
         self._next_spared = time.time() + self._seconds
@@ -165,12 +234,9 @@ class Saver:
                 global_step if isinstance(global_step, int | np.integer) else sess.run(_step_tensor(global_step))
             )
             save_path = f"{save_path}-{step:08d}" if self._pad else f"{save_path}-{step}"
-        values = {name: sess.read_variable(v.op.name) for name, v in self._named().items()}
-        path = path_to_write(f"{save_path}{_ENDING}")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f"{path.name}.tmp{_ENDING}")
-        np.savez(beside, **_storable(values))
-        beside.replace(path)
+        write_bundle(save_path, {name: sess.read_variable(v.op.name) for name, v in self._named().items()})
+        if write_meta_graph:
+            export_meta_graph(f"{save_path}.{meta_graph_suffix}", graph=sess.graph)
         self._rotate(save_path)
         if write_state:
             self._write_state(save_path, latest_filename or "checkpoint")
@@ -208,7 +274,7 @@ class Saver:
             if time.time() > self._next_spared:
                 self._next_spared += self._seconds
                 continue
-            Path(f"{oldest}{_ENDING}").unlink(missing_ok=True)
+            remove_checkpoint(oldest)
 
     def _write_state(self, name: str, filename: str) -> None:
         lines = [f'model_checkpoint_path: "{Path(name).name}"']
@@ -232,15 +298,4 @@ def _by_name(var_list: Any) -> dict[str, Any]:
         if v.op.name in found:
             raise GraphValueError(f"At least two variables have the same name: {v.op.name}")
         found[v.op.name] = v
-    return found
-
-
-def _storable(values: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        if value.dtype.kind == "V" or re.fullmatch(r"bfloat16|float8.*|u?int[24]", value.dtype.name):
-            found[f"dtype:{name}"] = np.asarray(value.dtype.name)
-            found[name] = value.view(np.uint8 if value.dtype.itemsize == 1 else np.uint16)
-        else:
-            found[name] = value
     return found

@@ -8,7 +8,7 @@ from xlanb.tf.coordinator import (
     add_queue_runner,
     start_queue_runners,
 )
-from xlanb.tf.graph_defs import export_meta_graph, write_graph
+from xlanb.tf.graph_defs import write_graph
 from xlanb.tf.learning_rates import (
     cosine_decay,
     exponential_decay,
@@ -19,6 +19,7 @@ from xlanb.tf.learning_rates import (
     piecewise_constant_decay,
     polynomial_decay,
 )
+from xlanb.tf.meta_graphs import export_meta_graph
 from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
 from xlanb.tf.monitored import (
     CheckpointSaverHook,
@@ -61,20 +62,26 @@ from xlanb.tf.queues import (
     string_input_producer,
 )
 from xlanb.tf.saver import (
+    CheckpointReader,
     CheckpointState,
     Saver,
     checkpoint_exists,
     get_checkpoint_state,
+    import_meta_graph,
     latest_checkpoint,
     list_variables,
     load_variable,
+    remove_checkpoint,
 )
 from xlanb.tf.steps import create_global_step, get_global_step, global_step
+
+NewCheckpointReader = load_checkpoint = CheckpointReader
 
 __all__ = [
     "AdadeltaOptimizer",
     "AdagradOptimizer",
     "AdamOptimizer",
+    "CheckpointReader",
     "CheckpointSaverHook",
     "CheckpointState",
     "ChiefSessionCreator",
@@ -91,6 +98,7 @@ __all__ = [
     "MonitoredTrainingSession",
     "NanLossDuringTrainingError",
     "NanTensorHook",
+    "NewCheckpointReader",
     "Optimizer",
     "QueueRunner",
     "RMSPropOptimizer",
@@ -117,18 +125,21 @@ __all__ = [
     "get_global_step",
     "get_or_create_global_step",
     "global_step",
+    "import_meta_graph",
     "input_producer",
     "inverse_time_decay",
     "latest_checkpoint",
     "limit_epochs",
     "linear_cosine_decay",
     "list_variables",
+    "load_checkpoint",
     "load_variable",
     "natural_exp_decay",
     "piecewise_constant",
     "piecewise_constant_decay",
     "polynomial_decay",
     "range_input_producer",
+    "remove_checkpoint",
     "shuffle_batch",
     "slice_input_producer",
     "start_queue_runners",

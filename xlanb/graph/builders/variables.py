@@ -120,6 +120,25 @@ class Variable:
     def _build(self, scope: str, initial_value: Any, dtype: DType | None, shape: Any) -> None:
         raise AssertionError("abstract")
 
+    @staticmethod
+    def of_nodes(
+        variable: Tensor, initializer: Operation, snapshot: Tensor, initial_value: Tensor, trainable: bool = True
+    ) -> Variable:
+        """The variable of nodes that exist, as an imported graph has them; in no collection.
+
+        `variable` is the output of a VariableV2 or VarHandleOp, `snapshot` the shared read.
+        """
+        kind = ResourceVariable if variable.op.type == "VarHandleOp" else RefVariable
+        made = object.__new__(kind)
+        made.graph, made.trainable, made.constraint, made._validate_shape = variable.graph, trainable, None, True
+        made.initializer, made.initial_value = initializer, initial_value
+        made._shape = TensorShape(variable.op.attrs["shape"])
+        made._take_nodes(variable, snapshot)
+        return made
+
+    def _take_nodes(self, variable: Tensor, snapshot: Tensor) -> None:
+        raise AssertionError("abstract")
+
     def _known_shape(self, shape: Any) -> TensorShape:
         found = (
             TensorShape(shape)
@@ -251,6 +270,9 @@ class RefVariable(Variable):
         with graph.colocate_with(self._variable):
             self._snapshot = identity(self._variable, name="read")
 
+    def _take_nodes(self, variable: Tensor, snapshot: Tensor) -> None:
+        self._variable, self._snapshot = variable, snapshot
+
     def _make(self, scope: str, shape: Any) -> None:
         self._shape = self._known_shape(shape)
         self._variable = call("VariableV2", shape=self._shape, dtype=self.initial_value.dtype.base_dtype, name=scope)
@@ -337,6 +359,10 @@ class ResourceVariable(Variable):
             self.initializer = call_op("AssignVariableOp", self.handle, self.initial_value, name=name)
         with graph.name_scope("Read"), graph.device(self.handle.device):
             self._graph_element = self._read()
+
+    def _take_nodes(self, variable: Tensor, snapshot: Tensor) -> None:
+        self.handle, self._graph_element = variable, snapshot
+        self._dtype = as_dtype(variable.op.attrs["dtype"])
 
     def _read(self) -> Tensor:
         return call("ReadVariableOp", self.handle, dtype=self._dtype)

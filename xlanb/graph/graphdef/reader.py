@@ -111,7 +111,7 @@ def parse_meta_graphs(source: Any) -> list[Any]:
         metas = [] if proto is None else list(proto.meta_graphs) if name == "SavedModel" else [proto]
         if any(_is_graph(m.graph_def) for m in metas):
             return metas
-    raise GraphError(f"{where} is not a SavedModel: {len(data)} bytes that begin with {data[:16]!r}")
+    raise GraphError(f"{where} is not a SavedModel or MetaGraphDef: {len(data)} bytes that begin with {data[:16]!r}")
 
 
 def _contents(source: Any) -> tuple[bytes | str, str]:

@@ -26,8 +26,8 @@ message GraphDef
 message MetaGraphDef
   1 meta_info_def MetaInfoDef
   2 graph_def GraphDef
-  3 saver_def Opaque
-  4 collection_def map:Opaque
+  3 saver_def SaverDef
+  4 collection_def map:CollectionDef
   5 signature_def map:SignatureDef
   6 asset_file_def Opaque*
   7 object_graph_def Opaque
@@ -37,6 +37,38 @@ message MetaInfoDef
   3 any_info Opaque
   4 tags string*
   5 tensorflow_version string
+message SaverDef
+  1 filename_tensor_name string
+  2 save_tensor_name string
+  3 restore_op_name string
+  4 max_to_keep int32
+  5 sharded bool
+  6 keep_checkpoint_every_n_hours float
+  7 version int32
+message CollectionDef
+  1 node_list CollectionNames (kind)
+  2 bytes_list CollectionBytes (kind)
+  3 int64_list CollectionIntegers (kind)
+  4 float_list CollectionFloats (kind)
+  5 any_list Opaque (kind)
+message CollectionNames
+  1 value string*
+message CollectionBytes
+  1 value bytes*
+message CollectionIntegers
+  1 value int64*
+message CollectionFloats
+  1 value float*
+message VariableDef
+  1 variable_name string
+  2 initializer_name string
+  3 snapshot_name string
+  4 save_slice_info_def Opaque
+  5 is_resource bool
+  6 initial_value_name string
+  7 trainable bool
+  8 synchronization int32
+  9 aggregation int32
 message Opaque
 message SignatureDef
   1 inputs map:TensorInfo
@@ -74,6 +106,7 @@ message TensorId
 message BundleHeaderProto
   1 num_shards int32
   2 endianness int32
+  3 version VersionDef
 message BundleEntryProto
   1 dtype int32
   2 shape TensorShapeProto

@@ -23,8 +23,8 @@ from xlanb.graph.graphdef.attr_values import new_message, shape_from_proto
 from xlanb.graph.saved_model.crc32c import crc32c, masked
 
 Array = np.ndarray[Any, Any]
-_MAGIC: Final = 0xDB4775248B80FB57
-_FOOTER: Final = 48
+MAGIC: Final = 0xDB4775248B80FB57
+FOOTER: Final = 48
 _TRAILER: Final = 5  # of a block: the kind of compression, and a checksum
 _OBJECTS: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
@@ -129,9 +129,9 @@ def _varint(data: bytes, at: int, what: str = "a number in a table") -> tuple[in
 def _table(path: Path) -> Iterator[tuple[bytes, bytes]]:
     """Keys and values of a sorted table."""
     data = _read(path)
-    if len(data) < _FOOTER or int.from_bytes(data[-8:], "little") != _MAGIC:
+    if len(data) < FOOTER or int.from_bytes(data[-8:], "little") != MAGIC:
         raise GraphError(f"{str(path)!r} is not a checkpoint index, or is truncated")
-    footer = data[-_FOOTER:]
+    footer = data[-FOOTER:]
     try:
         at = _varint(footer, _varint(footer, 0)[1])[1]  # past the handle of the meta index
         for _, handle in _block(data, *_handle(footer, at), path):
