@@ -4,6 +4,7 @@ conditions.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,9 @@ from xlanb.why import REPLAY
 
 MAX_REWRITES = 300
 MAX_EDITS = 50
+_MANY = 6
+"""Refused decisions from which on the conditions that failed are summed up."""
+_MOST_CONDITIONS = 6
 
 
 def rewrites(edits: Sequence[Edit]) -> list[list[Edit]]:
@@ -38,24 +42,42 @@ def why_data(
     """Return plain data for the Why pane, or None if there is none.
 
     With `item`, which returns the index of an instruction's item, edits hold the indices `i`
-    (before) and `j` (after) instead of text, which suffices to repeat every edit. `replayed` are
+    (before) and `j` (after) instead of text, which suffices to repeat every edit. `limit` is the
+    number of rewrites, and of decisions, that are shown; the others are counted. Of many refused
+    decisions, `failing` counts the most frequent conditions that failed. `replayed` are
     decisions that the compiler did not report: xlanb's conditions made them on the module of a
     dump.
     """
     groups = rewrites(edits)
     if not groups and not decisions and not replayed:
         return None
-    told = [*map(_decision, decisions[:limit]), *(_decision(d) | {"basis": REPLAY} for d in replayed[:limit])]
-    data: dict[str, Any] = {
-        "rewrites": [_rewrite(g, item) for g in groups[:limit]],
-        "decisions": told,
-    }
+    shown = [*map(_decision, _sample(decisions, limit))]
+    shown += [_decision(d) | {"basis": REPLAY} for d in _sample(replayed, limit)]
+    data: dict[str, Any] = {"rewrites": [_rewrite(g, item) for g in groups[:limit]], "decisions": shown}
     if len(groups) > limit:
         data["more_rewrites"] = len(groups) - limit
+    failing = Counter(
+        d.predicates[-1].name for part in (decisions, replayed) for d in part if not d.taken and d.predicates
+    )
+    if failing.total() >= _MANY:
+        data["failing"] = [[clip(name, 200), count] for name, count in failing.most_common(_MOST_CONDITIONS)]
     rest = max(len(decisions) - limit, 0) + max(len(replayed) - limit, 0)
     if rest:
         data["more_decisions"] = rest
+        data["taken"] = sum(d.taken for part in (decisions, replayed) for d in part)
     return data
+
+
+def _sample(decisions: Sequence[Decision], limit: int) -> list[Decision]:
+    """The first decisions up to the limit, in their order, half of each outcome where there are."""
+    if len(decisions) <= limit:
+        return list(decisions)
+    by_outcome: dict[bool, list[int]] = {True: [], False: []}
+    for n, d in enumerate(decisions):
+        by_outcome[d.taken].append(n)
+    taken, refused = by_outcome[True], by_outcome[False]
+    count = min(len(taken), max(limit // 2, limit - len(refused)))
+    return [decisions[n] for n in sorted([*taken[:count], *refused[: limit - count]])]
 
 
 def _cause(cause: Cause) -> dict[str, Any]:

@@ -26,7 +26,7 @@ import { drawFirst } from "./start.js";
 import { TextPane } from "./textpane.js";
 import { adopt, followModel, publish } from "./traits.js";
 import { askLine, bringToSight, light, showTouched } from "./walk.js";
-import { rewriteCard } from "./why.js";
+import { reasonCount, rewriteCard } from "./why.js";
 
 /** @typedef {import("./store.js").Payload} Payload */
 /** @typedef {import("./store.js").Stage} Stage */
@@ -389,7 +389,7 @@ class StepView {
     const can = available(this);
     const shown = this.shownTab;
     const focused = this.shadow.activeElement?.closest?.(".tabs");
-    const reasons = this.now?.why ? this.now.why.rewrites.length + this.now.why.decisions.length : null;
+    const reasons = reasonCount(this.now?.why);
     refill(this.tabs, [can, shown, reasons], () =>
       TABS.filter((t) => can[t] || !EXTRA.includes(t)).map((t) =>
         h("button", { type: "button", role: "tab", "aria-selected": String(t === shown), disabled: !can[t], onclick: () => this.show(t) }, t, t === "Why" && reasons !== null ? h("small", {}, String(reasons)) : null),

@@ -24,8 +24,10 @@ export function whyView(stage, store, state) {
   const about = (/** @type {string[]} */ names) => !state.pinned || names.includes(state.pinned);
   if (why.decisions.length) {
     const rows = why.decisions.filter((/** @type {any} */ d) => about(d.subject));
-    const yes = why.decisions.filter((/** @type {any} */ d) => d.taken).length;
-    body.append(heading("Decisions", `${yes} taken, ${why.decisions.length - yes} not${only(rows, why.decisions, state.pinned)}`));
+    const all = why.decisions.length + (why.more_decisions || 0);
+    const yes = why.taken ?? why.decisions.filter((/** @type {any} */ d) => d.taken).length;
+    body.append(heading("Decisions", `${yes} taken, ${all - yes} not${only(rows, why.decisions, state.pinned)}`));
+    if (why.failing) body.append(refusals(why.failing));
     body.append(h("ul", { class: "decisions" }, alike(rows.length ? rows : why.decisions).map(([d, times]) => decision(d, (n) => store.called(stage.b, n), store.names(stage.b), times))));
     if (why.more_decisions) body.append(h("p", { class: "note inline" }, `${plural(why.more_decisions, "more decision")} not shown.`));
   }
@@ -35,6 +37,18 @@ export function whyView(stage, store, state) {
     if (why.more_rewrites) body.append(h("p", { class: "note inline" }, `${plural(why.more_rewrites, "more rewrite")} not shown.`));
   }
   return body;
+}
+
+/** How often each condition refused something. @param {[string, number][]} failing */
+function refusals(failing) {
+  const rows = failing.map(([name, count]) => [h("dt", {}, count.toLocaleString("en")), h("dd", {}, name)]);
+  return h("dl", { class: "refusals", "aria-label": "Conditions that failed, by how often" }, ...rows.flat());
+}
+
+/** How many rewrites and decisions a stage has, with those that are not shown; null without reasons. @param {any} why */
+export function reasonCount(why) {
+  if (!why) return null;
+  return why.rewrites.length + (why.more_rewrites || 0) + why.decisions.length + (why.more_decisions || 0);
 }
 
 /** Decisions that were taken again with the same outcome, in a later round, as one: how often each. @param {any[]} decisions @returns {[any, number][]} */
