@@ -25,6 +25,12 @@ def test_a_cell_of_another_session_has_no_number():
     assert place_text("", 3) == ""
 
 
+def test_files_below_the_working_directory_are_relative_to_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert place_text(str(tmp_path / "models" / "mlp.py"), 3) == "models/mlp.py:3"
+    assert place_text(f"{tmp_path}_other/mlp.py", 3) == f"{tmp_path}_other/mlp.py:3"
+
+
 def test_only_python_is_read(tmp_path: Path):
     source, secret = tmp_path / "model.py", tmp_path / "secret"
     for path in (source, secret):

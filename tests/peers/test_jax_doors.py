@@ -14,6 +14,7 @@ import xlanb
 from xlanb.cli import main
 from xlanb.errors import ArgumentError, GraphError, XlanbError
 from xlanb.frontends.jax import refers_to_jax
+from xlanb.hlo.python_lines import place_text
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -274,7 +275,8 @@ def is_too_large(x):
 def test_errors_name_the_python_lines_of_the_user(door):
     x = np.ones(3, np.float32)
     first = of_nowhere.__code__.co_firstlineno + 1
-    place = rf"from {__file__}:{first} \(of_nowhere\), called from {__file__}:{first + 4} \(calls_nowhere\)"
+    here = place_text(__file__, first), place_text(__file__, first + 4)
+    place = rf"from {here[0]} \(of_nowhere\), called from {here[1]} \(calls_nowhere\)"
     with pytest.raises(XlanbError, match=place):
         {xlanb.compile: lambda f, x: xlanb.compile(f, x)(x), xlanb.jit: lambda f, x: xlanb.jit(f)(x)}.get(door, door)(
             calls_nowhere, x
@@ -283,7 +285,7 @@ def test_errors_name_the_python_lines_of_the_user(door):
 
 def test_shapes_that_no_memory_holds_are_refused_with_the_python_line():
     line = is_too_large.__code__.co_firstlineno + 1
-    with pytest.raises(XlanbError, match=rf"from {__file__}:{line} \(is_too_large\)"):
+    with pytest.raises(XlanbError, match=rf"from {place_text(__file__, line)} \(is_too_large\)"):
         xlanb.compile(is_too_large, X[0])(X[0])
     with pytest.raises(XlanbError, match=r"JAX cannot lower the function to HLO: .*overflow"):
         xlanb.compile(lambda x: jnp.broadcast_to(x, (1 << 60, 1 << 20, 3)) + x, X[0])

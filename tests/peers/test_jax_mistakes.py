@@ -229,7 +229,7 @@ def test_a_kernel_shows_the_lines_of_the_cells(tmp_path):
     assert "return inner(jnp.sin(x), y)" in shown[0]
     assert "return x @ y" in shown[0]
     assert "xlanb.explore(product, x, y)" in shown[1]
-    assert "from cell:8 (unknown), called from cell:1 (<module>)\n" in shown[2]
+    assert "from In [1]:8 (unknown), called from In [4]:1 (<module>)\n" in shown[2]
     for text in shown:
         assert PACKAGE not in text
         assert "IPython/core" not in text

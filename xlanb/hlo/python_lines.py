@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -27,14 +28,16 @@ _NAMED_CELL = re.compile(r"^In \[(\d+)\]$")
 
 
 def place_text(file: str, line: int) -> str:
-    """A Python location as "file:line".
+    """A Python location as "file:line", relative to the working directory if the file is below it.
 
     A notebook's cell has the name that the notebook shows, `In [3]:6`; `cell:6` if it is of another
     session.
     """
     if not file:
         return ""
-    return f"{(cell_name(file) or 'cell') if _is_cell(file) else file}:{line}"
+    if _is_cell(file):
+        return f"{cell_name(file) or 'cell'}:{line}"
+    return f"{file.removeprefix(f'{os.getcwd()}{os.sep}')}:{line}"  # noqa: PTH109 - called for each instruction
 
 
 def cell_name(file: str) -> str:
