@@ -233,14 +233,14 @@ def test_tools_stay_whole_when_a_group_was_opened(stepper, wide_page):
 def test_two_stages_stand_side_by_side(stepper, small_page):
     stepper.open(small_page)
     stepper.page.locator(".pass .name").get_by_text("fusion", exact=True).first.click()
-    stepper.button("beside").click()
-    first, second = (stepper.page.locator(f".canvas[aria-label='{name}']") for name in ("Graph", "Graph beside"))
+    stepper.button("side by side").click()
+    first, second = (stepper.page.locator(f".canvas[aria-label='{name}']") for name in ("Graph", "Second graph"))
     assert second.locator(".node").count() >= 3
     stepper.button("Zoom in").click()
     view = [graph.locator(".view").get_attribute("transform") for graph in (first, second)]
     assert view[0] == view[1]
-    names = stepper.page.get_by_label("Stage beside").locator("option").all_inner_texts()
+    names = stepper.page.get_by_label("Second stage").locator("option").all_inner_texts()
     assert names[0] == "before fusion"
     assert len(names) >= 3
-    stepper.button("beside").click()
+    stepper.button("side by side").click()
     assert second.count() == 0

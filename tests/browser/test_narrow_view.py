@@ -79,8 +79,8 @@ def test_two_graphs_stand_level_and_name_their_stages(stepper):
     page.set_viewport_size({"width": 1000, "height": 700})
     stepper.choose("fusion")
     stepper.press("g")
-    stepper.button("beside").click()
-    left, right = (page.locator(f".canvas[aria-label='{name}']").bounding_box() for name in ("Graph", "Graph beside"))
+    stepper.button("side by side").click()
+    left, right = (page.locator(f".canvas[aria-label='{name}']").bounding_box() for name in ("Graph", "Second graph"))
     assert (left["y"], left["height"]) == (right["y"], right["height"])
     named = page.locator(".stages[data-name]").first
     assert named.get_attribute("data-name") == "after fusion"

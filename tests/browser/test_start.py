@@ -52,13 +52,13 @@ def test_on_the_difference_from_another_stage(page_of):
         assert "before_optimizations" in stepper.page.locator(".pane").inner_text()
 
 
-def test_with_another_graph_beside(page_of):
+def test_with_a_second_graph(page_of):
     with page_of(stage="fusion", against="cse", pane="Graph") as stepper:
         assert stepper.page.locator(".graph").count() == 2
-        assert stepper.button("beside").get_attribute("aria-pressed") == "true"
-        chosen = stepper.page.get_by_label("Stage beside").locator("option:checked").inner_text()
+        assert stepper.button("side by side").get_attribute("aria-pressed") == "true"
+        chosen = stepper.page.get_by_label("Second stage").locator("option:checked").inner_text()
         assert chosen == "after cse"
-        for name in ("Graph", "Graph beside"):  # both are seen whole, at one scale
+        for name in ("Graph", "Second graph"):  # both are seen whole, at one scale
             graph = stepper.page.locator(f".canvas[aria-label='{name}']")
             pane = graph.bounding_box()
             assert pane is not None

@@ -36,14 +36,14 @@ def test_two_ops_are_a_pair(trace):
     assert start == {"branch": 0, "stage": len(trace) - 1, "pinned": "total", "second": "product"}
 
 
-def test_another_stage_is_compared_or_drawn_beside(trace):
+def test_another_stage_is_compared_or_drawn_side_by_side(trace):
     cse, fusion = trace["cse"], trace["fusion"]
     assert explore(trace, stage=cse, against=fusion).start == {
         "branch": 0, "stage": cse.index, "pane": "Diff", "other": fusion.index
     }  # fmt: skip
     both = [trace, xlanb.trace(TWO_SUMS)]
     assert explore(both, stage=both[1]["fusion"], against=cse, pane="Graph").start == {
-        "branch": 1, "stage": both[1]["fusion"].index, "pane": "Graph", "beside": f"0:{cse.index}"
+        "branch": 1, "stage": both[1]["fusion"].index, "pane": "Graph", "second_graph": f"0:{cse.index}"
     }  # fmt: skip
     with pytest.raises(ArgumentError, match="two compilations, 'm' and 'm': pane='Graph' shows them"):
         explore(both, stage=both[1]["fusion"], against=cse)
@@ -53,7 +53,7 @@ def test_a_stage_that_left_the_program_alone_is_drawn_as_the_one_before_it(trace
     cse = trace["cse"].index
     quiet = next(k for k in range(cse + 1, len(trace)) if not trace[k].changed)
     start = explore(trace, stage="fusion", against=quiet, pane="Graph").start
-    assert start["beside"] == f"0:{quiet - 1}"
+    assert start["second_graph"] == f"0:{quiet - 1}"
 
 
 def test_a_guess_is_made_on_the_graph_before_the_stage(trace):

@@ -44,7 +44,7 @@ def start_at(
     if against is not None:
         other, other_position = _place(traces, branch, against)
         if start.get("pane") == "Graph":
-            start["beside"] = f"{other}:{_drawn(traces[other], other_position)}"
+            start["second_graph"] = f"{other}:{_drawn(traces[other], other_position)}"
         elif other == branch:
             start |= {"pane": "Diff", "other": other_position}
         else:

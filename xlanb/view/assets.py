@@ -16,7 +16,7 @@ _MODULES = tuple(
     "dom store highlight loops layers stay measure route edges trails stubs stublist place outline bundles part "
     "rim scene ghosts colours shapes save minimap fly opening focus pointer graph predict picture replay text "
     "textpane splitter code compare why pair overlay attempt numerics charts tpu gpu "
-    "sharding source side passes branches cell walk order progress traits stale live find beside start "
+    "sharding source side passes branches cell walk order progress traits stale live find secondgraph start "
     "fullscreen graphpane filmlineage filmplan filmtime filmwords filmdraw filmsave filmbar filmpane pins keys "
     "panes around frame main".split()
 )

@@ -67,7 +67,7 @@ export class GraphView {
     this.y = 0;
     this.touched = false;
     this.fitted = ""; // for which drawing and pane the sight was chosen
-    this.mate = /** @type {GraphView | null} */ (null); // the graph beside, which the sight is chosen for too
+    this.mate = /** @type {GraphView | null} */ (null); // the second graph, which the sight is chosen for too
     this.anchor = ""; // the group that is being opened or closed
     this.all = false; // all was asked for
     this.stop = () => {};

@@ -1,7 +1,7 @@
 // The graph pane within the step view: what it asks of the view, finding ops in it, and what pointer and keys do there.
-import { besideTool, showBeside } from "./beside.js";
 import { bytes, grouped, h, opOf, plural, time } from "./dom.js";
 import { FindOp } from "./find.js";
+import { secondGraphTool, showSecondGraph } from "./secondgraph.js";
 import { shardingName } from "./sharding.js";
 import { isGroup } from "./store.js";
 
@@ -12,10 +12,10 @@ export function graphActions(view) {
   return {
     name: () => `${view.current.name || "graph"}-${view.now?.name || ""}`,
     lead: [find.element],
-    tools: [...view.picture.tools.filter((/** @type {Node} */ x) => x !== view.picture.crumbs), besideTool(view)],
+    tools: [...view.picture.tools.filter((/** @type {Node} */ x) => x !== view.picture.crumbs), secondGraphTool(view)],
     foot: view.picture.crumbs,
     where: (name) => view.picture.scene(view.pictureIndex)?.where.get(name),
-    moved: (sight, touched) => view.beside?.graph.follow(sight, touched),
+    moved: (sight, touched) => view.secondGraph?.graph.follow(sight, touched),
     over: find.list,
     recolour: () => view.update(),
     laid: (text) => shardingName(view.store, view.pictureIndex, text),
@@ -28,13 +28,13 @@ export function graphActions(view) {
   };
 }
 
-/** Draw what the stage shows, and what stands beside it. @param {any} view @param {import("./store.js").Marks} marks */
+/** Draw what the stage shows, and the second graph. @param {any} view @param {import("./store.js").Marks} marks */
 export function showGraph(view, marks) {
   if (!view.graph.isMeasured()) return;
   const seconds = view.store.seconds(view.current);
   const sheet = view.moment ? view.picture.momentSheet(view.moment) : view.picture.sheet(view.pictureIndex);
   view.graph.show(sheet, marks, view.moment ? "after" : view.side, seconds);
-  showBeside(view, seconds);
+  showSecondGraph(view, seconds);
 }
 
 /** All ops of the program that the pane shows. @param {any} view */

@@ -1,9 +1,9 @@
 // Where a view opens: the stage, pane, ops, comparison or guess that whoever made it asked for; else where the reader stood before.
-import { turnBeside } from "./beside.js";
+import { toggleSecondGraph } from "./secondgraph.js";
 
 /**
- * `branch`, `stage`, `pinned` are those of the model's traits; `second` is the other op of a pair, `other` a stage to show the difference from, `beside` the second graph (see beside.js).
- * @typedef {{branch?: number, stage?: number, pane?: string, pinned?: string, second?: string, other?: number, beside?: string, predict?: number}} Start
+ * `branch`, `stage`, `pinned` are those of the model's traits; `second` is the other op of a pair, `other` a stage to show the difference from, `second_graph` that of the second graph (see secondgraph.js).
+ * @typedef {{branch?: number, stage?: number, pane?: string, pinned?: string, second?: string, other?: number, second_graph?: string, predict?: number}} Start
  */
 
 /** What was drawn once: a notebook makes views anew that are scrolled out of sight. @type {WeakSet<object>} */
@@ -23,7 +23,7 @@ export function drawFirst(view) {
   }
   view.second = start.second || "";
   view.other = start.other ?? -1;
-  if (start.beside) turnBeside(view, true, start.beside);
+  if (start.second_graph) toggleSecondGraph(view, true, start.second_graph);
   view.update();
   if (start.predict) view.picture.predict();
   if (start.pinned && view.shownTab === "Graph") view.graph.reveal(start.pinned);

@@ -1,5 +1,4 @@
 // Walking through the stages: to the next change, the next kind, one rewrite on, by itself; and lighting an op up everywhere.
-import { lightCounterparts } from "./beside.js";
 import { markLines } from "./cell.js";
 import { icon, selector } from "./dom.js";
 import { refreshFilm } from "./filmpane.js";
@@ -7,6 +6,7 @@ import { leaveFullScreen } from "./fullscreen.js";
 import { layOver } from "./overlay.js";
 import { stripeAxes } from "./sharding.js";
 import { replayable } from "./replay.js";
+import { lightCounterparts } from "./secondgraph.js";
 import { opsOfLine } from "./source.js";
 import { stationOf } from "./store.js";
 
@@ -144,7 +144,7 @@ export function light(view, name) {
   for (const n of [view.pinned, view.second]) if (n) for (const x of view.root.querySelectorAll(selector(n))) x.classList.add("pinned");
   if (view.cellOps?.size) lightCellOps(view);
   markLines(view, wanted);
-  for (const graph of [view.graph, view.beside?.graph]) graph?.trace(wanted || "");
+  for (const graph of [view.graph, view.secondGraph?.graph]) graph?.trace(wanted || "");
   if (!wanted) return;
   for (const x of view.root.querySelectorAll(selector(wanted))) x.classList.add("lit");
   if (wanted === view.pinned) for (const n of view.code.carriers.slice(1)) for (const x of view.root.querySelectorAll(`.columns .line${selector(n)}`)) x.classList.add("lit");

@@ -7,32 +7,32 @@ import { GraphView } from "./graph.js";
 
 const DRAWN_KINDS = ["module", "graph"];
 
-/** The button that puts a second graph beside the first. @param {any} view the step view @returns {HTMLElement} */
-export function besideTool(view) {
-  view.besideButton = h("button", { type: "button", class: "tool", "aria-pressed": "false", title: "show a second stage next to this one, in the same view", onclick: () => {
-    turnBeside(view, !view.beside);
+/** The button that shows a second graph. @param {any} view the step view @returns {HTMLElement} */
+export function secondGraphTool(view) {
+  view.secondGraphButton = h("button", { type: "button", class: "tool", "aria-pressed": "false", title: "show the graph of a second stage next to this one; both pan and zoom together", onclick: () => {
+    toggleSecondGraph(view, !view.secondGraph);
     view.update();
-  } }, "beside");
-  return view.besideButton;
+  } }, "side by side");
+  return view.secondGraphButton;
 }
 
-/** Put a second graph beside the first, or take it away; it is drawn with the next update. @param {any} view @param {boolean} on @param {string} [chosen] which (see `choices`); "" for the first */
-export function turnBeside(view, on, chosen = "") {
-  if (on && !view.beside) open(view);
-  else if (!on && view.beside) close(view);
-  if (view.beside && chosen) view.beside.chosen = chosen;
-  view.besideButton.setAttribute("aria-pressed", String(on));
+/** Show or remove the second graph; it is drawn with the next update. @param {any} view @param {boolean} on @param {string} [chosen] which (see `choices`); "" for the first */
+export function toggleSecondGraph(view, on, chosen = "") {
+  if (on && !view.secondGraph) open(view);
+  else if (!on && view.secondGraph) close(view);
+  if (view.secondGraph && chosen) view.secondGraph.chosen = chosen;
+  view.secondGraphButton.setAttribute("aria-pressed", String(on));
 }
 
 /** @param {any} view */
 function open(view) {
-  const select = /** @type {HTMLSelectElement} */ (h("select", { class: "tool", "aria-label": "Stage beside", onchange: () => {
-    view.beside.chosen = select.value;
+  const select = /** @type {HTMLSelectElement} */ (h("select", { class: "tool", "aria-label": "Second stage", onchange: () => {
+    view.secondGraph.chosen = select.value;
     view.update();
   } }));
   const graph = new GraphView({
-    name: () => `${view.current.name || "graph"}-beside`,
-    label: "Graph beside",
+    name: () => `${view.current.name || "graph"}-second`,
+    label: "Second graph",
     plain: true,
     tools: [select],
     recolour: () => view.update(),
@@ -48,19 +48,19 @@ function open(view) {
   view.graph.stages.append(graph.element);
   view.graph.element.classList.add("two");
   [view.graph.mate, graph.mate] = [graph, view.graph];
-  view.beside = { graph, select, chosen: "" };
+  view.secondGraph = { graph, select, chosen: "" };
 }
 
 /** @param {any} view */
 function close(view) {
-  view.beside.graph.dispose();
-  view.beside.graph.element.remove();
+  view.secondGraph.graph.dispose();
+  view.secondGraph.graph.element.remove();
   view.graph.mate = null;
   view.graph.element.classList.remove("two");
-  view.beside = null;
+  view.secondGraph = null;
 }
 
-/** The stages that can stand beside, by value: those that changed a program. @param {any} view @returns {{value: string, label: string, index: number, group: string}[]} */
+/** The stages that the second graph can show, by value: those that changed a program. @param {any} view @returns {{value: string, label: string, index: number, group: string}[]} */
 export function choices(view) {
   const out = [];
   const drawn = (/** @type {number} */ index) => DRAWN_KINDS.includes(view.store.artifact(index)?.k);
@@ -79,30 +79,30 @@ export function choices(view) {
 }
 
 /** Draw the second graph, where there is one. @param {any} view @param {Map<string, number>} seconds */
-export function showBeside(view, seconds) {
-  const beside = view.beside;
-  if (!beside) return;
+export function showSecondGraph(view, seconds) {
+  const second = view.secondGraph;
+  if (!second) return;
   const all = choices(view);
-  const chosen = all.find((c) => c.value === beside.chosen) || all[0];
+  const chosen = all.find((c) => c.value === second.chosen) || all[0];
   const groups = [...new Set(all.map((c) => c.group))];
-  beside.select.replaceChildren(...groups.map((g) => h("optgroup", { label: g }, all.filter((c) => c.group === g).map((c) => h("option", { value: c.value, selected: c === chosen }, c.label)))));
+  second.select.replaceChildren(...groups.map((g) => h("optgroup", { label: g }, all.filter((c) => c.group === g).map((c) => h("option", { value: c.value, selected: c === chosen }, c.label)))));
   view.graph.stages.dataset.name = view.now ? `${view.side} ${view.now.name}` : "";
-  if (!chosen) return beside.graph.show(null, SAME_MARKS, "after", seconds);
+  if (!chosen) return second.graph.show(null, SAME_MARKS, "after", seconds);
   const [old, now] = [chosen.index, view.pictureIndex];
   const marks = view.store.artifact(old)?.k === view.store.artifact(now)?.k ? view.store.marks(old, now) : SAME_MARKS;
-  [beside.graph.colour, beside.graph.weigh] = [view.graph.colour, view.graph.weigh];
-  beside.graph.show(view.picture.sheet(old), marks, "before", seconds);
+  [second.graph.colour, second.graph.weigh] = [view.graph.colour, view.graph.weigh];
+  second.graph.show(view.picture.sheet(old), marks, "before", seconds);
   if (!view.graph.touched) view.graph.fit(view.graph.marks); // for both, now that both are drawn
-  beside.graph.follow({ x: view.graph.x, y: view.graph.y, scale: view.graph.scale }, view.graph.touched);
+  second.graph.follow({ x: view.graph.x, y: view.graph.y, scale: view.graph.scale }, view.graph.touched);
 }
 
 const SAME_MARKS = { added: new Set(), removed: new Set(), changed: new Set() };
 
 /** Light what an op is in the other graph, where it has another name there: what came from the same op of the source. @param {any} view @param {string} name */
 export function lightCounterparts(view, name) {
-  if (!view.beside || !name) return;
+  if (!view.secondGraph || !name) return;
   const nodes = (/** @type {any} */ g) => g.sheet?.nodes || [];
-  for (const [from, to] of [[view.graph, view.beside.graph], [view.beside.graph, view.graph]]) {
+  for (const [from, to] of [[view.graph, view.secondGraph.graph], [view.secondGraph.graph, view.graph]]) {
     const here = nodes(from).find((/** @type {any} */ n) => n.item.n === name)?.item;
     if (!here?.m || nodes(to).some((/** @type {any} */ n) => n.item.n === name)) continue;
     for (const n of nodes(to)) if (n.item.m === here.m) to.kept.get(n.key)?.classList.add("lit");
