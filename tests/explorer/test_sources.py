@@ -6,7 +6,8 @@ import linecache
 from pathlib import Path
 
 import xlanb
-from xlanb.view.payload import PayloadBuilder, build_payload
+from xlanb.view.payload import build_payload
+from xlanb.view.payload_builder import PayloadBuilder
 
 HLO = """HloModule m
 

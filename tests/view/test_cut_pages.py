@@ -15,7 +15,7 @@ import xlanb
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 from xlanb.view import assets
-from xlanb.view.payload import PayloadBuilder
+from xlanb.view.payload_builder import PayloadBuilder
 from xlanb.view.pool import LEVELS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "browser"))

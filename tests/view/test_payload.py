@@ -20,6 +20,7 @@ from xlanb.hlo import HloModule, HloOpcode, parse
 from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import array
 from xlanb.view import payload as payload_module
+from xlanb.view import payload_builder as payload_builder_module
 from xlanb.view import pool as pool_module
 from xlanb.view.drawing import Node, draw
 from xlanb.view.packing import packed
@@ -30,7 +31,8 @@ from xlanb.view.parts.graph import graph_sheet
 from xlanb.view.parts.hlo import module_sheet
 from xlanb.view.parts.llvm import line_ops
 from xlanb.view.parts.memory import memory_data, memory_text
-from xlanb.view.payload import MAX_BYTES, MAX_JSON, READ_BYTES, PayloadBuilder, build_payload, merge
+from xlanb.view.payload import MAX_BYTES, build_payload
+from xlanb.view.payload_builder import MAX_JSON, READ_BYTES, PayloadBuilder, merge
 from xlanb.view.pool import LEVELS
 
 
@@ -511,7 +513,7 @@ def test_headings_are_written_once_for_computations_that_stay(monkeypatch):
 
 
 def test_limits_sink_before_the_next_delta_once_a_payload_is_large(monkeypatch):
-    monkeypatch.setattr(payload_module, "MAX_JSON", 2)
+    monkeypatch.setattr(payload_builder_module, "MAX_JSON", 2)
     builder = PayloadBuilder()
     trace = make_trace()
     first = Trace(trace.name, trace.stages[:1])

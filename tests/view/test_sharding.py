@@ -12,7 +12,7 @@ from xlanb.hlo import parse
 from xlanb.spmd.hlo_sharding import HloSharding
 from xlanb.spmd.mesh import Mesh
 from xlanb.view.parts.sharding import guessed_mesh, sharding_data
-from xlanb.view.payload import PayloadBuilder, merge
+from xlanb.view.payload_builder import PayloadBuilder, merge
 from xlanb.view.sharding import part_slices, ranges, sharding_html, sharding_text
 
 MESH = Mesh("mesh", (("data", 4), ("model", 2)))

@@ -24,7 +24,7 @@ from xlanb.notebook.start import StageName, start_at
 from xlanb.view import assets
 from xlanb.view.outline.opening import MOST
 from xlanb.view.page import passes_html, saved_html
-from xlanb.view.payload import PayloadBuilder
+from xlanb.view.payload_builder import PayloadBuilder
 from xlanb.view.text import traces_text
 
 Traces = Sequence[Trace] | Callable[[], Sequence[Trace]]

@@ -17,10 +17,12 @@ from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ModuleRecord
 from xlanb.view import assets
 from xlanb.view.brief import last_drawn, traces_brief
+from xlanb.view.outlines import Outlines
 from xlanb.view.packing import packed, parts_shared
 from xlanb.view.parts.items import clip
 from xlanb.view.parts.llvm import kept_code
-from xlanb.view.payload import MAX_BYTES, Outlines, Payload, build_payload
+from xlanb.view.payload import MAX_BYTES, build_payload
+from xlanb.view.payload_builder import Payload
 from xlanb.view.still import still_html
 from xlanb.view.text import artifact_text
 

@@ -37,7 +37,8 @@ from xlanb.view.film.page import film_html
 from xlanb.view.page import fragment_html, kept, pre_html, view_html, whole_page
 from xlanb.view.parts.fusion import fused_computation, neighbourhood, traffic
 from xlanb.view.parts.items import clip
-from xlanb.view.payload import PayloadBuilder, build_payload
+from xlanb.view.payload import build_payload
+from xlanb.view.payload_builder import PayloadBuilder
 from xlanb.view.pool import LEVELS
 from xlanb.view.program import picture_html
 from xlanb.view.saved_file import reduction_html, reproducer_html

@@ -20,7 +20,7 @@ from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ModuleRecord
 from xlanb.view.layout import Point
 from xlanb.view.outline.picture import OutlineDrawing, outline_drawing
-from xlanb.view.payload import Outlines
+from xlanb.view.outlines import Outlines
 
 Box = tuple[float, float, float, float]
 

@@ -5,7 +5,7 @@ import pytest
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo import parse
 from xlanb.view.outline.picture import outline_drawing
-from xlanb.view.payload import Outlines
+from xlanb.view.outlines import Outlines
 
 
 def layers(count):

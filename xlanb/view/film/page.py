@@ -11,7 +11,8 @@ from xlanb.files import path_to_write
 from xlanb.gc_thresholds import raised_gc_thresholds
 from xlanb.view.brief import last_drawn, trace_brief
 from xlanb.view.page import view_html, whole_page
-from xlanb.view.payload import Payload, build_payload
+from xlanb.view.payload import build_payload
+from xlanb.view.payload_builder import Payload
 from xlanb.view.still import still_html
 
 
