@@ -52,6 +52,7 @@ _PROVIDERS = {
     "spmd.reshard_as_windowed_input": "xlanb.spmd.partitioner.reshard",
     "display.figure": "xlanb.view.plots.figures",
     "display.mimebundle": "xlanb.view.reprs",
+    "display.shared_code": "xlanb.notebook.shared_code",
     "display.table_html": "xlanb.view.tables",
     "dump.dot_source": "xlanb.view.dot",
     "dump.html_page": "xlanb.view.reprs",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
@@ -34,6 +35,9 @@ class Plottable:
         return figure(self)
 
 
+shared_code: Final[Hook[[], AbstractContextManager[None]]] = Hook("display.shared_code")
+"""The context in which objects show themselves in an IPython session that loaded no extension."""
+
 _AROUND: list[Callable[[], AbstractContextManager[None]]] = []
 
 
@@ -43,6 +47,12 @@ def show_within(around: Callable[[], AbstractContextManager[None]]) -> None:
     Only the last registered one is used.
     """
     _AROUND[:] = [around]
+
+
+def _around() -> AbstractContextManager[None]:
+    if _AROUND:
+        return _AROUND[0]()
+    return shared_code() if "IPython" in sys.modules else nullcontext()
 
 
 class Displayable:
@@ -55,7 +65,7 @@ class Displayable:
     __slots__ = ()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        with _AROUND[0]() if _AROUND else nullcontext():
+        with _around():
             bundle: dict[str, Any] = mimebundle(self)
         if include:
             bundle = {k: v for k, v in bundle.items() if k in include}

@@ -8,7 +8,7 @@ import pytest
 import xlanb
 import xlanb.display
 from xlanb.hlo import parse
-from xlanb.notebook import saved
+from xlanb.notebook import saved, shared_code
 from xlanb.notebook.shared_code import SharedCode, share_code
 
 TEXT = "HloModule m\nENTRY e {\n  x = f32[2] parameter(0)\n  ROOT y = f32[2] negate(x)\n}\n"
@@ -88,3 +88,19 @@ def test_the_page_beside_a_live_step_view_shares_it_too(shell, monkeypatch):
     widget._saved.flush()
     assert [carries(html) for html in told] == [True, False, False]
     assert not carries(shown(shell, "c"))
+
+
+def test_outputs_share_it_without_the_extension(monkeypatch):
+    monkeypatch.setattr(xlanb.display, "_AROUND", [])
+    monkeypatch.setattr(shared_code, "_SHARED", [])
+    shell = SimpleNamespace(execution_count=0, parent_header={})
+    monkeypatch.setattr(shared_code, "get_ipython", lambda: shell)
+    assert [carries(shown(shell, cell)) for cell in "abc"] == [True, False, False]
+
+
+def test_outside_of_a_shell_each_output_carries_it(monkeypatch):
+    monkeypatch.setattr(xlanb.display, "_AROUND", [])
+    monkeypatch.setattr(shared_code, "_SHARED", [])
+    monkeypatch.setattr(shared_code, "get_ipython", lambda: None)
+    for _ in range(2):
+        assert carries(parse(TEXT)._repr_mimebundle_()["text/html"])

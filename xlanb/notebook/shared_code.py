@@ -9,12 +9,13 @@ place is unknown: nbconvert, a terminal, Colab.
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from IPython.core.getipython import get_ipython
 from IPython.core.interactiveshell import InteractiveShell
 
-from xlanb.display import show_within
+from xlanb import display
 from xlanb.view.page import code_shared_by
 
 
@@ -56,9 +57,24 @@ _SHARED: list[SharedCode] = []
 def share_code(shell: InteractiveShell) -> None:
     """Have the outputs of this shell share the code."""
     _SHARED[:] = [SharedCode(shell)]
-    show_within(_SHARED[0])
+    display.show_within(_SHARED[0])
+
+
+@display.shared_code.implement
+def shared() -> AbstractContextManager[None]:
+    """Return the context for objects that show themselves, in a shell or outside of any."""
+    _share_by_default()
+    return _SHARED[0]() if _SHARED else nullcontext()
 
 
 def is_elsewhere() -> bool:
-    """Whether another output on the page has the code; False if outputs do not share it."""
+    """Whether another output on the page has the code; False outside of a shell."""
+    _share_by_default()
     return _SHARED[0].is_elsewhere() if _SHARED else False
+
+
+def _share_by_default() -> None:
+    """Share the code in the current shell too if the extension was not loaded."""
+    shell = get_ipython()
+    if not _SHARED and shell is not None:
+        share_code(shell)
