@@ -5,12 +5,14 @@ first.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from xlanb.cpu.records import ExecutionRecord, KernelTime
-from xlanb.explorer.stage import Stage
+from xlanb.buffers.records import BufferAllocation, BufferAssignmentRecord, BufferValue
+from xlanb.cpu.records import CacheRecord, ExecutionRecord, KernelTime
+from xlanb.explorer.stage import RUN_KINDS, Stage
 from xlanb.view.page import write_page
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "view"))
@@ -103,3 +105,64 @@ def test_the_table_of_buffers_has_units(stepper):
     assert heads == ["#", "what", "size", "shape", "offset", "steps alive"]
     row = stepper.page.locator(".memory tr[data-op='grad'] td").all_inner_texts()
     assert row[2:] == ["400 B", "f32[100]", "448 B", "9–12"]
+
+
+def figures(stepper) -> dict[str, str]:
+    """The numbers at the head of a pane, by their labels."""
+    pairs = stepper.page.locator(".figure").evaluate_all("all => all.map(x => [...x.children].map(y => y.textContent))")
+    return {label: value for value, label in pairs}
+
+
+@pytest.fixture
+def runs_stepper(context, tmp_path):
+    """A page of a trace with two runs and a hit of the cache."""
+    trace = make_trace()
+    kernel = KernelTime("fusion", "fusion", 1e-6, 4096, 512, limit=1e-9, bound="memory")
+    for seconds in (3e-3, 5e-3):
+        record = ExecutionRecord(seconds, (kernel,), ())
+        trace.stages.append(Stage("execution", "execution", None, record, index=len(trace.stages)))
+        trace.runs.append(seconds)
+    hit = CacheRecord("f32[4]", hit=True, hits=1, misses=1, entries=1, seconds=0.124)
+    trace.stages.append(Stage("compilation_cache", "cache", None, hit, index=len(trace.stages)))
+    path = tmp_path / "page.html"
+    write_page([trace], path)
+    with opened(context, path) as stepper:
+        yield stepper
+
+
+def test_each_run_shows_its_own_times(runs_stepper):
+    rows = runs_stepper.page.locator(".pass").filter(has_text="execution")
+    for row, seconds in zip(rows.all()[-2:], ("3.00 ms", "5.00 ms"), strict=True):
+        row.click()
+        assert figures(runs_stepper)["last timed run"] == seconds
+        assert "under 1 % of the memory limit" in runs_stepper.page.locator(".hbar .detail").first.inner_text()
+
+
+def test_a_hit_of_the_cache_says_what_it_saved(runs_stepper):
+    runs_stepper.press("End", "i")
+    assert figures(runs_stepper)["of compilation saved"] == "124 ms"
+
+
+def test_a_dump_without_times_says_so_and_draws_no_axis(context, tmp_path):
+    trace = make_trace()
+    trace.stages[:] = [replace(s, seconds=None) for s in trace.stages if s.kind not in RUN_KINDS]
+    write_page([trace], tmp_path / "page.html")
+    with opened(context, tmp_path / "page.html") as stepper:
+        stepper.press("Home", "i")
+        pane = stepper.page.get_by_role("region", name="Timing")
+        assert "times of the stages are unknown" in pane.inner_text()
+        assert pane.locator(".chart").count() == 0
+
+
+def test_all_values_of_an_allocation_can_be_seen(context, tmp_path):
+    values = tuple(BufferValue(f"value.{k}", (), "f32[4]", k * 16, 16, k, k + 1) for k in range(100))
+    record = BufferAssignmentRecord("m", ("step",), (BufferAllocation(0, "temp", 1600, values),))
+    trace = make_trace()
+    trace.stages.append(Stage("buffer_assignment", "many", None, record, index=len(trace.stages)))
+    write_page([trace], tmp_path / "page.html")
+    with opened(context, tmp_path / "page.html") as stepper:
+        stepper.press("End", "m")
+        rows = stepper.page.locator(".memory tbody tr[data-op]")
+        assert rows.count() == 60
+        stepper.button("Show 40 more values").click()
+        assert rows.count() == 100

@@ -41,6 +41,7 @@ def graph():
         (lambda t: t["fusoin"], "fusion"),
         (lambda t: t.why("prodct"), "product"),  # codespell:ignore
         (lambda t: t.why("product", "bnt"), "bent"),
+        (lambda t: t.why("product", "wieghts"), "weights"),  # codespell:ignore
         (lambda t: t.lineage("wieghts"), "weights"),  # codespell:ignore
         (lambda t: t.diff("fusoin", "dce"), "fusion"),
         (lambda t: Workbench(lambda: [t]).toggle("fusoin"), "fusion"),

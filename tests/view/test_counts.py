@@ -18,8 +18,11 @@ from xlanb.explorer.stage import Stage, count_kernels
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ModuleRecord
+from xlanb.view.brief import trace_brief
 from xlanb.view.parts.diff import graph_diff, module_diff
-from xlanb.view.payload import LEVELS, PayloadBuilder, build_payload
+from xlanb.view.payload import build_payload
+from xlanb.view.payload_builder import PayloadBuilder
+from xlanb.view.pool import LEVELS
 
 GOLDENS = Path(__file__).parents[1] / "transforms" / "goldens"
 PROGRAMS = (
@@ -149,3 +152,23 @@ def test_programs_with_arguments_by_name_are_compared():
     )
     table = compare(trace, trace, runs=1).table
     assert list(table["difference"]) == [0.0, 0.0]
+
+
+def test_kernels_are_not_counted_before_there_is_code():
+    compilation = xlanb.Compilation("HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  ROOT y = f32[4] tanh(x)\n}\n")
+    compilation.step()
+    builder = PayloadBuilder()
+    builder.update([compilation.trace])
+    assert "kernels" not in builder.payload["traces"][0]["counts"]
+    compilation.finish()
+    builder.update([compilation.trace])
+    assert builder.payload["traces"][0]["counts"]["kernels"] == compilation.trace.kernel_count == 1
+
+
+@pytest.mark.parametrize(("text", "count"), [("", 0), ("a", 1), ("a\n", 1), ("a\n\n", 2), ("a\nb", 2)])
+def test_one_count_of_the_lines_of_code(text, count):
+    record = CodeRecord("llvm", text)
+    assert record.line_count == count == len(text.splitlines())
+    trace = Trace("t", [Stage("llvm_ir", "llvm_ir", None, record)])
+    if count:
+        assert f"{count} lines of LLVM IR" in trace_brief(trace)

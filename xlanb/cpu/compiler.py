@@ -254,7 +254,7 @@ def _stage_of(result: PassResult) -> Stage:
 def _schedule_stage(module: HloModule, before: ModuleRecord, assignment: BufferAssignment, start: float) -> Stage:
     after = module.record()
     count = sum(len(order) for order in assignment.orders.values())
-    seconds, summary = time.perf_counter() - start, f"{count} instructions in order"
+    seconds, summary = time.perf_counter() - start, f"{count:,} instructions in order"
     return Stage("schedule", "schedule", before, after, seconds=seconds, summary=summary)
 
 
@@ -270,7 +270,7 @@ def _buffers_stage(module: HloModule, assignment: BufferAssignment) -> Stage:
 def _text_stages(exe: Executable, emitted: float) -> Iterable[Stage]:
     """Yield LLVM IR as emitted and optimized, and assembly; only the first without llvmlite."""
     first = exe.llvm_record
-    kernels = f"{len(first.kernels)} kernels, {_lines(first)}"
+    kernels = f"{len(first.kernels):,} kernels, {_lines(first)}"
     yield Stage("llvm_ir", "llvm_ir", exe.buffer_assignment.record(), first, seconds=emitted, summary=kernels)
     if not exe.is_native:
         return
@@ -283,7 +283,7 @@ def _text_stages(exe: Executable, emitted: float) -> Iterable[Stage]:
 
 
 def _lines(code: CodeRecord) -> str:
-    return f"{code.text.count(chr(10))} lines"
+    return f"{code.line_count:,} lines"
 
 
 def _timed(work: Callable[[], T]) -> tuple[T, float]:

@@ -41,8 +41,13 @@ class CodeRecord(Displayable):
         """
         return framed(instructions(self.text, self.language, self.lines), COLUMNS)
 
+    @property
+    def line_count(self) -> int:
+        """The number of lines of the text."""
+        return self.text.count("\n") + (not self.text.endswith("\n") and bool(self.text))
+
     def __repr__(self) -> str:
-        return f"<CodeRecord {self.language}: {self.text.count(chr(10))} lines, {len(self.functions)} functions>"
+        return f"<CodeRecord {self.language}: {self.line_count:,} lines, {len(self.functions)} functions>"
 
 
 _PROMPT_LINES = 40

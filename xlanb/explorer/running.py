@@ -13,7 +13,7 @@ from xlanb.cpu.machine import MachineLimits, limits
 from xlanb.cpu.profile import kernel_times
 from xlanb.cpu.records import ExecutionRecord
 from xlanb.errors import XlanbError
-from xlanb.explorer.numbers import leaves_of
+from xlanb.explorer.numbers import leaves_of, time_text
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 from xlanb.runtime.opt import arguments_for
@@ -76,7 +76,7 @@ def run_traced(trace: Trace, inputs: Sequence[Any] = (), *, at_most: int = _PROF
     record = ExecutionRecord(seconds, tuple(kernels), results, runs, machine.flops[4], machine.bandwidth)
     known = "the last inputs" if trace.runs else "the example arguments"
     whose = "given inputs" if len(inputs) else known if arrays is trace.inputs else "random inputs"
-    summary = f"{seconds * 1e6:.0f} us on {whose}, {len(kernels)} kernels"
+    summary = f"{time_text(seconds)} on {whose}, {len(kernels):,} kernels"
     trace.runs.append(seconds)
     trace.inputs = arrays
     trace.stages.append(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from functools import cached_property
 from itertools import permutations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xlanb.boundary import boundary
 from xlanb.errors import ArgumentError, XlanbError, nearest
@@ -104,9 +104,15 @@ def _check_names(trace: Trace, names: Iterable[str]) -> None:
     known = dict.fromkeys(n for name, parts in sections.values() for n in (name, *parts) if n)
     known |= dict.fromkeys(n for s in trace.stages for e in s.edits for i in (e.old, e.new) if i for n in (i.name,))
     known |= dict.fromkeys(n for s in trace.stages for d in s.decisions for n in d.subject)
+    known |= dict.fromkeys(i.metadata.op_name for _, parts in sections.values() for i in parts.values() if _is_named(i))
     for name in names:
         if name not in known:
             raise XlanbError(f"no instruction and no node {name!r} in trace {trace.name!r}{nearest(name, known)}")
+
+
+def _is_named(part: Any) -> bool:
+    """Whether an instruction says which node it was made for."""
+    return isinstance(part, InstructionRecord) and bool(part.metadata.op_name)
 
 
 class _Question:

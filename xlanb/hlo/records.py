@@ -161,4 +161,4 @@ def _instructions(module: ModuleRecord) -> Mapping[str, Mapping[str, Instruction
 
 @size_text.register
 def _module_size(module: ModuleRecord) -> str:
-    return f"{module.instruction_count} HLO instructions"
+    return f"{module.instruction_count:,} HLO instructions"

@@ -101,9 +101,7 @@ def _program(trace: Trace) -> str:
 
 def _code(trace: Trace) -> str:
     codes = {a.language: a for a in reversed(list(_artifacts(trace))) if isinstance(a, CodeRecord)}
-    lines = [
-        f"{c.text.count(chr(10)) + 1:,} lines of {_LANGUAGES.get(language, language)}" for language, c in codes.items()
-    ]
+    lines = [f"{c.line_count:,} lines of {_LANGUAGES.get(language, language)}" for language, c in codes.items()]
     count = trace.kernel_count if trace.program is not None else count_kernels(s for s in trace if not _is_later(s))
     kernels = [_counted(count, "kernel")] if count else []
     return ", ".join([*kernels, *lines])

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { summary } from "./branches.js";
-import { nextOver } from "./charts.js";
+import { ChartLabels, nextOver } from "./charts.js";
 import { differences } from "./compare.js";
 import { tokens } from "./highlight.js";
 import { loopsOf } from "./loops.js";
@@ -13,7 +13,7 @@ import { dealings, relation } from "./pair.js";
 import { comingStages, tree } from "./passes.js";
 import { nextChange, score, toldPart } from "./predict.js";
 import { momentOf, replayable } from "./replay.js";
-import { stationStages } from "./side.js";
+import { stationsShown, stationStages } from "./side.js";
 import { insideOf, opsOfLine, stackOf } from "./source.js";
 import { merge, Store } from "./store.js";
 import { carriersOf } from "./code.js";
@@ -302,4 +302,31 @@ test("a value in the memory chart ends where another takes its bytes", () => {
   assert.equal(nextOver([a, b, beside], 0, 8, 1, 4), 4);
   assert.equal(nextOver([a, b, beside], 4, 8, 4, 6), 7);
   assert.equal(nextOver([a, beside], 0, 8, 1, 4), 5);
+});
+
+test("runs one after the other are no rounds of a pipeline", () => {
+  const runs = ["execution", "execution", "execution"].map((n) => stage(n, -1, 0, { kind: n }));
+  assert.deepEqual(tree(runs).flatMap((e) => ("branch" in e ? [e.branch.label] : [])), ["Run"]);
+});
+
+test("the ribbon of a live view has the stations that lie ahead, not those of other targets", () => {
+  const trace = { stages: [stage("program", -1, 0, { kind: "hlo" })], coming: [["hlo_pass", ["cpu"], 0, ["algsimp", "fusion"]], ["buffer_assignment", [], 0, ["buffer_assignment"]], ["assembly", [], 0, ["assembly"]]] };
+  const leads = new Map([["hlo", 0]]);
+  const labels = (more, t = trace) => stationsShown(t, leads, more).map(([label]) => label);
+  assert.deepEqual(labels(true), ["HLO", "Fusion", "Buffers", "LLVM", "asm", "run"]);
+  assert.deepEqual(labels(false), ["HLO", "LLVM", "run"]);
+  assert.ok(labels(true, { stages: trace.stages }).includes("PTX"), "nothing is known of what comes");
+});
+
+test("no name of a chart lies over another one, and none leaves the chart", () => {
+  globalThis.document = { createElementNS: () => ({ attributes: {}, setAttribute(k, v) { this.attributes[k] = v; }, append() {}, classList: { add() {} }, dataset: {} }), createTextNode: (t) => t };
+  const labels = new ChartLabels(300, 100);
+  const boxes = [[100, 50], [101, 51], [102, 50], [99, 49], [290, 50], [150, 4]].map(([x, y]) => labels.place(x, y, "dot_general"));
+  delete globalThis.document;
+  assert.equal(boxes.filter((b) => b).length, labels.taken.length);
+  assert.ok(labels.taken.length >= 5);
+  for (const [k, a] of labels.taken.entries()) {
+    assert.ok(a[0] >= 0 && a[2] <= 300 && a[1] >= 0 && a[3] <= 100);
+    for (const b of labels.taken.slice(k + 1)) assert.ok(a[0] >= b[2] || b[0] >= a[2] || a[1] >= b[3] || b[1] >= a[3]);
+  }
 });

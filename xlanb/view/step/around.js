@@ -19,7 +19,7 @@ export function showHead(view, trace) {
   const c = trace.counts || {};
   view.title.replaceChildren(trace.name || view.payload.title || "xlanb");
   view.counts.replaceChildren(
-    ...[plural(c.stages || 0, "stage"), plural(c.passes || 0, "pass", "passes"), `${c.changed || 0} changed`, c.kernels === undefined ? "" : plural(c.kernels, "kernel")].filter((t) => t).map((t) => h("span", {}, t)),
+    ...[`${plural(c.stages || 0, "stage")}, ${c.changed || 0} changed`, plural(c.passes || 0, "pass", "passes"), c.kernels === undefined ? "" : plural(c.kernels, "kernel")].filter((t) => t).map((t) => h("span", {}, t)),
   );
   const stale = staleness(view);
   const state = stale && !view.waiting ? "stale" : view.waiting ? "running" : trace.live && view.can.step ? "live" : "static";

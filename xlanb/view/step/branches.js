@@ -30,7 +30,7 @@ export function summary(store, trace) {
     changed: trace.counts?.changed ?? trace.stages.filter((x) => x.ch).length,
     ops: module?.n ?? null,
     mix: [...count].map(([o, n]) => `${n} ${o}`).join(", "),
-    kernels: trace.counts?.kernels ?? 0,
+    kernels: trace.counts?.kernels ?? null,
     temp: buffers ? buffers.temp : null,
     peak: buffers ? buffers.peak : null,
     compile: compileSeconds(trace),
@@ -45,10 +45,10 @@ export function summary(store, trace) {
 /** @type {[string, (x: ReturnType<typeof summary>) => string, boolean][]} label, text, and whether less is better */
 const ROWS = [
   ["stages", (x) => String(x.stages), false],
-  ["passes that changed something", (x) => String(x.changed), false],
+  ["stages that changed something", (x) => String(x.changed), false],
   ["ops at the end", (x) => (x.ops === null ? "unknown" : grouped(x.ops)), true],
   ["by kind", (x) => x.mix, false],
-  ["kernels", (x) => String(x.kernels), false],
+  ["kernels", (x) => (x.kernels === null ? "unknown" : grouped(x.kernels)), false],
   ["temporary memory", (x) => (x.temp === null ? "unknown" : bytes(x.temp)), true],
   ["peak of live temporaries", (x) => (x.peak === null ? "unknown" : bytes(x.peak)), true],
   ["compile time", (x) => time(x.compile), true],

@@ -5,6 +5,10 @@ import { bytes, grouped, h, plural, s, time } from "./dom.js";
 /** @typedef {import("./store.js").Trace} Trace */
 
 const FEW = 12; // bars that are shown before the rest is asked for
+const CHART_LETTER = 6.7; // the width of a letter in charts
+const LABEL_HEIGHT = 13;
+const LABEL_GAP = 13; // between a point and its name
+const FEW_VALUES = 60; // values of an allocation, likewise
 /** Kinds of stages that are passes over a program, and those that are runs of it. */
 const PASSES = new Set(["optimize", "mark_for_compilation", "encapsulate_subgraphs", "build_xla_ops", "hlo_pass"]);
 const RUNS = new Set(["execution", "compilation_cache"]);
@@ -26,7 +30,7 @@ export function fitted(draw) {
 }
 
 /** A name cut to a width in pixels. @param {string} name @param {number} room */
-const cut = (name, room) => (name.length * 6.7 < room ? name : `${name.slice(0, Math.max(2, Math.floor(room / 6.7) - 1))}…`);
+const cut = (name, room) => (name.length * CHART_LETTER < room ? name : `${name.slice(0, Math.max(2, Math.floor(room / CHART_LETTER) - 1))}…`);
 
 /** @param {Artifact | null} record @param {(name: string) => string} called what the user calls an op */
 export function memoryView(record, called) {
@@ -121,11 +125,19 @@ function drawLive(record, width) {
 function table(record, called) {
   const rows = record.allocations.flatMap((/** @type {any} */ a) => [
     h("tr", { class: "allocation" }, h("td", {}, `#${a.i}`), h("td", {}, a.kind, a.parameter !== null && a.parameter !== undefined ? ` ${a.parameter}` : ""), h("td", { class: "num" }, bytes(a.size)), h("td", {}, plural(a.values.length, "value")), h("td", {}), h("td", {})),
-    .../** @type {any[][]} */ (a.values).slice(0, 60).map(([name, index, shape, offset, size, start, end]) =>
-      h("tr", { data: { op: name } }, h("td", {}), h("td", { class: "mono" }, called(name), index.length ? `{${index.join(",")}}` : ""), h("td", { class: "num" }, bytes(size)), h("td", { class: "mono" }, shape), h("td", { class: "num" }, `${grouped(offset)} B`), h("td", { class: "num" }, `${start}–${end}`)),
-    ),
+    ...rowsOfValues(a.values, called),
   ]);
   return h("table", {}, h("thead", {}, h("tr", {}, ["#", "what", "size", "shape", "offset", "steps alive"].map((t) => h("th", { scope: "col", class: ["size", "offset", "steps alive"].includes(t) ? "right" : "" }, t)))), h("tbody", {}, rows));
+}
+
+/** The values of an allocation, the largest first; many are shown on demand. @param {any[][]} values @param {(name: string) => string} called @returns {HTMLElement[]} */
+function rowsOfValues(values, called) {
+  const row = (/** @type {any[]} */ [name, index, shape, offset, size, start, end]) =>
+    h("tr", { data: { op: name } }, h("td", {}), h("td", { class: "mono" }, called(name), index.length ? `{${index.join(",")}}` : ""), h("td", { class: "num" }, bytes(size)), h("td", { class: "mono" }, shape), h("td", { class: "num" }, `${grouped(offset)} B`), h("td", { class: "num" }, `${start}–${end}`));
+  const rest = values.slice(FEW_VALUES);
+  if (rest.length < FEW) return values.map(row);
+  const show = h("tr", {}, h("td", {}), h("td", { colspan: 5 }, h("button", { type: "button", class: "link", onclick: () => show.replaceWith(...rest.map(row)) }, `Show ${plural(rest.length, "more value")}`)));
+  return [...values.slice(0, FEW_VALUES).map(row), show];
 }
 
 /**
@@ -137,7 +149,7 @@ function table(record, called) {
 export function timingView(trace, current, execution, go) {
   const body = h("div", { class: "timing", role: "region", "aria-label": "Timing", tabindex: 0 });
   const total = trace.counts?.seconds ?? null; // without runs, and without what a cache saved
-  body.append(h("div", { class: "figures" }, figure(total === null ? "unknown" : time(total), trace.live ? "compile time so far" : "compile time"), execution ? figure(time(execution.s), execution.runs > 1 ? `per run, of ${execution.runs}` : "last timed run") : null, trace.runs?.length ? figure(String(trace.runs.length), "runs so far") : null));
+  body.append(h("div", { class: "figures" }, figure(total === null ? "unknown" : time(total), trace.live ? "compile time so far" : "compile time"), execution ? figure(time(execution.s), execution.runs > 1 ? `per run, of ${execution.runs}` : "last timed run") : null, !execution && trace.runs?.length ? figure(time(trace.runs.at(-1)), "last run") : null, trace.runs?.length ? figure(grouped(trace.runs.length), trace.runs.length === 1 ? "run so far" : "runs so far") : null));
   if (execution && execution.kernels.length) {
     body.append(h("h4", {}, "Kernels of the run"), fewBars(execution.kernels.map((/** @type {any[]} */ k) => ({ label: k[0], op: k[1], value: k[2], detail: [k[5], k[6], k[3] ? bytes(k[3]) : "", k[4] ? `${grouped(k[4])} flops` : "", limit(k)].filter((x) => x).join(" · ") })), "kernel"));
   }
@@ -148,6 +160,10 @@ export function timingView(trace, current, execution, go) {
     body.append(h("h4", {}, "Results"), h("table", {}, h("tbody", {}, execution.results.map((/** @type {string[]} */ r) => h("tr", {}, h("td", { class: "mono" }, r[0]), h("td", { class: "mono wrap" }, r[1]))))));
   }
   const rows = trace.stages.map((x, k) => ({ label: x.name, op: "", value: x.s, detail: x.s === null || x.s === undefined ? "unknown" : "", k, current: k === current })).filter((r) => !RUNS.has(trace.stages[r.k].kind));
+  if (!rows.some((r) => r.value)) {
+    body.append(h("p", { class: "empty" }, "The times of the stages are unknown: a dump does not contain them. Compile the program here to measure them."));
+    return body;
+  }
   const slowest = rows.filter((r) => PASSES.has(trace.stages[r.k].kind) && r.value).sort((a, b) => (b.value || 0) - (a.value || 0)).slice(0, 8);
   if (rows.length > 16 && slowest.length) body.append(h("h4", {}, "The slowest passes"), bars(slowest, go));
   body.append(h("h4", {}, "All stages of the compilation", h("small", {}, "wall time, from left to right; click one")), fitted((width) => drawStrip(rows, width, go)));
@@ -208,14 +224,14 @@ export function cacheView(cache) {
   return h(
     "div",
     { class: "cache" },
-    h("div", { class: "figures" }, figure(cache.hit ? "hit" : "miss", "compilation cache"), figure(String(cache.hits), "hits"), figure(String(cache.misses), "misses"), figure(String(cache.entries), "entries"), figure(time(cache.s), "this run")),
+    h("div", { class: "figures" }, figure(cache.hit ? "hit" : "miss", "compilation cache"), figure(String(cache.hits), "hits"), figure(String(cache.misses), "misses"), figure(String(cache.entries), "entries"), figure(time(cache.s), cache.hit ? "of compilation saved" : "to compile")),
     h("h4", {}, "Signature"),
     h("pre", { class: "plain" }, cache.signature),
   );
 }
 
 /** How near a kernel is to which limit of the machine, empty where that is not known. @param {any[]} k */
-const limit = (k) => (k[7] ? `${Math.round(100 * k[7])} % of the ${k[8]} limit` : "");
+const limit = (k) => (k[7] ? `${k[7] < 0.005 ? "under 1" : Math.round(100 * k[7])} % of the ${k[8]} limit` : "");
 
 /**
  * Kernels by arithmetic intensity and speed, null where flops, bytes or times are not known.
@@ -245,12 +261,42 @@ function drawRoof(points, machine, W) {
   for (let v = y0; v <= y1; v += 1) svg.append(s("path", { class: "gridline", d: `M${pad},${Y(v)}H${W - pad}` }), s("text", { class: "peak", x: 2, y: Y(v) + 4 }, `${10 ** (v % 3 + (v % 3 < 0 ? 3 : 0))}${["", "k", "M", "G", "T", "P"][Math.floor(v / 3)] ?? ""}${v === y1 ? " flop/s" : ""}`));
   if (measured) svg.append(s("path", { class: "roof", d: `M${X(x0)},${Y(Math.max(y0, x0 + fastest))}L${X(knee)},${Y(Math.min(top, knee + fastest))}H${X(x1)}` }));
   const most = Math.max(...points.map((p) => p.share));
-  for (const p of points) {
+  const labels = new ChartLabels(W, H - 20);
+  for (const p of [...points].sort((a, b) => b.share - a.share)) {
     const dot = s("g", { class: "value", data: { op: p.op } }, s("circle", { cx: X(log(p.x)), cy: Y(log(p.y)), r: 4 + 6 * Math.sqrt(p.share / most) }), s("title", {}, `${p.name}\n${p.x.toPrecision(3)} flops per byte, ${(p.y / 1e9).toPrecision(3)} Gflop/s, ${(p.bandwidth / 1e9).toPrecision(3)} GB/s${p.limit ? `\n${p.limit}` : ""}`));
-    if (p.share * 6 > most) dot.append(s("text", { x: X(log(p.x)) + 13, y: Y(log(p.y)) + 4 }, p.op || p.name));
+    if (p.share * 6 > most) {
+      const label = labels.place(X(log(p.x)), Y(log(p.y)), p.op || p.name);
+      if (label) dot.append(label);
+    }
     svg.append(dot);
   }
   return svg;
+}
+
+/** Names beside points of a chart, none over another one: a name moves up, down or to the other side, or is left to the tooltip. */
+export class ChartLabels {
+  /** @param {number} width of the chart @param {number} height */
+  constructor(width, height) {
+    this.width = width;
+    this.height = height;
+    /** @type {number[][]} */
+    this.taken = [];
+  }
+
+  /** @param {number} x @param {number} y of the point @param {string} name @returns {SVGElement | null} */
+  place(x, y, name) {
+    const wide = name.length * CHART_LETTER;
+    for (const dy of [0, -LABEL_HEIGHT, LABEL_HEIGHT]) {
+      for (const left of [x + LABEL_GAP, x - LABEL_GAP - wide]) {
+        const box = [left, y + dy - LABEL_HEIGHT / 2, left + wide, y + dy + LABEL_HEIGHT / 2];
+        if (box[0] < 0 || box[2] > this.width || box[1] < 0 || box[3] > this.height) continue;
+        if (this.taken.some((b) => box[0] < b[2] && b[0] < box[2] && box[1] < b[3] && b[1] < box[3])) continue;
+        this.taken.push(box);
+        return s("text", { x: left, y: y + dy + 4 }, name);
+      }
+    }
+    return null;
+  }
 }
 
 /** A sparkline of the passes' times. @param {Trace} trace @param {number} current */

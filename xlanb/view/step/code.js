@@ -121,7 +121,7 @@ export class CodePanes {
   reveal(name, item = null) {
     this.carriers = carriersOf(this.view.store, this.module, name, item);
     const seen = [...this.panes.values()].map((p) => p.reveal(...this.carriers));
-    if (!seen.some(Boolean)) this.view.say(`${name} has no lines of its own in the code.`);
+    if (!seen.some(Boolean)) this.view.say(name.startsWith("@") ? "A group has no lines of its own in the code: pin one of its ops." : `${name} has no lines of its own in the code.`);
     else if (this.carriers.length > 1) this.view.say(`${name} runs in ${this.carriers.slice(1).join(", in ")}`);
   }
 }

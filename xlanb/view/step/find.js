@@ -37,7 +37,7 @@ export class FindOp {
     this.at = 0;
     const id = `found-${Math.random().toString(36).slice(2)}`;
     this.box = /** @type {HTMLInputElement} */ (
-      h("input", { class: "find", type: "search", role: "combobox", "aria-label": "Find op", "aria-expanded": "false", "aria-controls": id, "aria-autocomplete": "list", placeholder: "find op (o)", autocomplete: "off", spellcheck: "false", oninput: () => this._typed(), onblur: () => this._close() })
+      h("input", { class: "find", type: "search", role: "combobox", "aria-label": "Find op", "aria-expanded": "false", "aria-controls": id, "aria-autocomplete": "list", placeholder: "find op", title: "find an op by its name, opcode, shape or op_name (key o)", autocomplete: "off", spellcheck: "false", oninput: () => this._typed(), onblur: () => this._close() })
     );
     this.list = h("ul", { class: "found-ops", id, role: "listbox", "aria-label": "Ops found", hidden: true });
     this.element = h("div", { class: "findop" }, this.box);

@@ -34,7 +34,7 @@ export function buildFrame(view) {
   const cancel = cancelButton(view);
   const actions = h("div", { class: "buttons actions" });
   const bar = h("progress", { class: "progress", "aria-label": "Compiling", hidden: true });
-  const help = h("div", { class: "help", hidden: true, role: "dialog", "aria-label": "Keys" }, h("h3", {}, "Keys"), h("dl", {}, HELP.flatMap(([k, v]) => [h("dt", {}, k.split(" ").map((x) => h("kbd", {}, x))), h("dd", {}, v)])));
+  const help = h("div", { class: "help", hidden: true, role: "dialog", "aria-label": "Keys", tabindex: 0 }, h("h3", {}, "Keys"), h("dl", {}, HELP.flatMap(([k, v]) => [h("dt", {}, k.split(" ").map((x) => h("kbd", {}, x))), h("dd", {}, v)])));
   const foot = h(
     "footer",
     { role: "group", "aria-label": "Stepping" },

@@ -66,7 +66,7 @@ export function paneContent(view, tab, stage, marks) {
   if (tab === "Timing") {
     const artifact = store.artifact(stage.a);
     if (artifact?.k === "cache") return cacheView(artifact);
-    return timingView(view.current, view.stage, store.latest(view.current, view.current.stages.length - 1, "execution"), (/** @type {number} */ k) => view.go(k));
+    return timingView(view.current, view.stage, artifact?.k === "execution" ? artifact : store.latest(view.current, view.current.stages.length - 1, "execution"), (/** @type {number} */ k) => view.go(k));
   }
   if (tab === "Code") return codePane(view);
   if (view.editing) return editor(view);

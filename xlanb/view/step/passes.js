@@ -77,7 +77,7 @@ export function tree(stages) {
     const following = stages[k + 1];
     const sameNext = following && pathOf(following, around).join("\n") === path.join("\n") ? following.name : "";
     if (k === inner.branch.from) inner.second = sameNext;
-    else if (stage.name === inner.first && inner.second && sameNext === inner.second) {
+    else if (stage.pl.length && stage.name === inner.first && inner.second && sameNext === inner.second) {
       inner.rounds += 1;
       inner.round = begin(`round ${inner.rounds}`, `${inner.branch.title}, round ${inner.rounds}`, open.length, k);
     }

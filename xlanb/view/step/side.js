@@ -26,6 +26,12 @@ export function stationStages(trace, store) {
   return out;
 }
 
+/** The stations that were reached or lie ahead, and those that every program has. @param {Trace} trace @param {Map<string, number>} leads the stages that stations lead to @param {boolean} more whether further stages may come @returns {string[][]} */
+export function stationsShown(trace, leads, more) {
+  const coming = trace.coming && new Set(trace.coming.flatMap(([kind, , , names]) => names.map((name) => stationOf({ kind, name }))));
+  return STATIONS.filter(([, key]) => leads.has(key) || ["hlo", "llvm", "run"].includes(key) || (more && (!coming || coming.has(key))));
+}
+
 /**
  * The stations of the pipeline; those reached are buttons.
  * @param {Trace} trace
@@ -38,9 +44,8 @@ export function ribbon(trace, store, current, go, more) {
   const here = trace.stages[current] ? stationOf(trace.stages[current]) : "";
   const leads = stationStages(trace, store);
   const parts = [];
-  for (const [label, key] of STATIONS) {
+  for (const [label, key] of stationsShown(trace, leads, more)) {
     const at = leads.get(key);
-    if (at === undefined && !more && !["hlo", "llvm", "run"].includes(key)) continue;
     if (parts.length) parts.push(h("span", { class: "sep", "aria-hidden": "true" }, "›"));
     parts.push(h("button", { type: "button", class: `station${key === here ? " here" : ""}`, disabled: at === undefined, title: at === undefined ? null : `to ${trace.stages[at].name}`, "aria-current": key === here ? "step" : null, onclick: () => go(at ?? 0) }, label));
   }

@@ -99,7 +99,7 @@ const KIND_STATION = {
   compilation_cache: "run",
 };
 
-/** @param {Stage} stage */
+/** @param {Pick<Stage, "kind" | "name">} stage */
 export function stationOf(stage) {
   if (stage.kind === "hlo_pass" && /fusion/.test(stage.name)) return "fusion";
   return /** @type {Record<string, string>} */ (KIND_STATION)[stage.kind] || stage.kind;
