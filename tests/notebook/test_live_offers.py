@@ -156,6 +156,48 @@ def test_a_call_of_session_run_is_stepped_live():
     assert shell.user_ns["seen"].trace[-1].name == "cse"
 
 
+TRAINING = """
+import numpy as np
+from xlanb import tf
+g = tf.Graph()
+with g.as_default():
+    W = tf.get_variable(shape=[], name="weights", initializer=tf.constant_initializer(3.0))
+    x = tf.placeholder(tf.float32, [None], name="x")
+    train = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_mean(tf.square(W * x)))
+with tf.Session(graph=g) as sess:
+    sess.run(W.initializer)
+    for step in range(1000):
+        sess.run(train, feed_dict={x: np.ones(4)})
+"""
+
+
+def test_a_training_loop_is_stepped_live_at_its_first_run():
+    shell = InteractiveShell.instance()
+    run(shell, "%load_ext xlanb")
+    result, captured = run(shell, f"%%xla_jit --live\n{TRAINING}")
+    assert result.success, printed(captured)
+    assert any("application/vnd.jupyter.widget-view+json" in o.data for o in captured.outputs)
+    assert "1 stage" in texts(captured), "only the first stage has run"
+    assert shell.user_ns["step"] == 0
+    assert shell.user_ns["sess"]._closed, "the with block has ended"
+    assert "_xlanb_reached" not in shell.user_ns
+    result, captured = run(shell, f"%%xla_jit -q --until assembly -o seen\n{TRAINING}")
+    assert result.success, printed(captured)
+    assert "assembly" in {s.kind for s in shell.user_ns["seen"].trace}
+
+
+@pytest.mark.parametrize(
+    "cell", ["for k in range(2):\n    print(k)", "with open(__file__ if 0 else '/dev/null') as f:\n    f.read()"]
+)
+def test_a_loop_without_a_run_is_run_whole_and_then_refused(cell):
+    shell = InteractiveShell.instance()
+    run(shell, "%load_ext xlanb")
+    result, captured = run(shell, f"%%xla_jit --live\n{cell}\n")
+    assert not result.success
+    assert "also within with and for" in printed(captured)
+    assert shell.user_ns.get("k", 1) == 1
+
+
 def test_what_runs_more_than_a_call_says_what_is_needed():
     shell = InteractiveShell.instance()
     run(shell, "%load_ext xlanb")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from xlanb.graph.scopes import name_sources
 
 _IN_NO_SOURCE = re.compile("[\0\ud800-\udfff]")
 _IN_WORDS = {"\0": "a null character"}
+_REACHED = "_xlanb_reached"
 
 
 def run_cell(shell: InteractiveShell, source: str) -> Any:
@@ -57,22 +59,59 @@ def run_cell_to_call(shell: InteractiveShell, source: str) -> Any:
     last = tree.body[-1] if tree.body else None
     if not isinstance(last, ast.Expr) or not isinstance(last.value, ast.Call):
         return run_cell(shell, source)
-    call = last.value
-    parts = ast.Tuple(
-        [
-            call.func,
-            ast.Tuple(call.args, ast.Load()),
-            ast.Dict(
-                [None if k.arg is None else ast.Constant(k.arg) for k in call.keywords],
-                [k.value for k in call.keywords],
-            ),
-        ],
-        ast.Load(),
-    )
-    whole = ast.fix_missing_locations(ast.copy_location(parts, call))
+    whole = ast.fix_missing_locations(ast.copy_location(ast.Tuple(_parts(last.value), ast.Load()), last.value))
     exec(compile(ast.Module(tree.body[:-1], tree.type_ignores), name, "exec"), shell.user_global_ns, shell.user_ns)
     function, args, named = eval(compile(ast.Expression(whole), name, "eval"), shell.user_global_ns, shell.user_ns)
     return LastCall(function, args, named)
+
+
+def _parts(call: ast.Call) -> list[ast.expr]:
+    """Return the function of a call, its arguments as a tuple, and those by name as a dict."""
+    names: list[ast.expr | None] = [None if k.arg is None else ast.Constant(k.arg) for k in call.keywords]
+    return [call.func, ast.Tuple(call.args, ast.Load()), ast.Dict(names, [k.value for k in call.keywords])]
+
+
+class _Reached(BaseException):
+    """The call was reached: it ends the cell, and is not the cell's own exception."""
+
+    def __init__(self, call: LastCall) -> None:
+        self.call = call
+
+
+def run_cell_to_inner_run(shell: InteractiveShell, source: str, keep: Callable[[LastCall], LastCall]) -> Any:
+    """Run Python up to the call of a method `run` that ends the cell's last `with` and loops.
+
+    The call is returned as a `LastCall`, after `keep`, which is called before the `with` blocks
+    end. A cell that ends otherwise is run as `run_cell_to_call` runs it.
+    """
+    __tracebackhide__ = True
+    name, tree = _parsed(shell, source)
+    body = tree.body
+    while body and isinstance(body[-1], ast.With | ast.For | ast.While):
+        body = body[-1].body
+    last = body[-1] if body and body is not tree.body else None
+    if not (isinstance(last, ast.Expr) and isinstance(call := last.value, ast.Call) and _is_run(call)):
+        return run_cell_to_call(shell, source)
+
+    def reached(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+        __tracebackhide__ = True
+        raise _Reached(keep(LastCall(function, args, named)))
+
+    body[-1] = ast.fix_missing_locations(
+        ast.copy_location(ast.Expr(ast.Call(ast.Name(_REACHED, ast.Load()), _parts(call), [])), last)
+    )
+    shell.user_ns[_REACHED] = reached
+    try:
+        exec(compile(tree, name, "exec"), shell.user_global_ns, shell.user_ns)
+    except _Reached as end:
+        return end.call
+    finally:
+        del shell.user_ns[_REACHED]
+    return None
+
+
+def _is_run(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "run"
 
 
 def _parsed(shell: InteractiveShell, source: str) -> tuple[str, ast.Module]:

@@ -194,8 +194,8 @@ class XlaMagics(Magics):
         if not isinstance(found, CellProgram):
             if options.until or options.live:
                 raise ArgumentError(
-                    "--until and --live need a cell that ends in a tensor, a call of Session.run or of a JAX "
-                    "function, -f, or HLO"
+                    "--until and --live need a cell that ends in a tensor, a call of Session.run (also within "
+                    "with and for) or of a JAX function, -f, or HLO"
                 )
             return found
         compilation = found.compilation()

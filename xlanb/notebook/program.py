@@ -22,7 +22,7 @@ from xlanb.graph.foreign import graph_of, is_foreign, is_jit_compiled
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.rewrite import needed_by
 from xlanb.hlo import HloModule
-from xlanb.notebook.cell import LastCall, run_cell, run_cell_to_call
+from xlanb.notebook.cell import LastCall, run_cell, run_cell_to_call, run_cell_to_inner_run
 from xlanb.notebook.shell import evaluated
 from xlanb.runtime.graph_program import inputs_of
 from xlanb.runtime.jit import Jit
@@ -80,7 +80,7 @@ def read_cell(
     """Read a cell; run its Python up to the tensor, function or call at its end.
 
     `stepped`: it is not run at once; then a call of Session.run or of a function of `xlanb.jit` is
-    a program too.
+    a program too, and so is a call of Session.run at the end of the last `with` and loop.
 
     Raises:
         XlanbError: the HLO is malformed, or there is nothing to feed.
@@ -91,7 +91,7 @@ def read_cell(
         given = evaluated(shell, args)
         return _hlo(parse_text("\n" + cell, as_tuple(given)), given)
     why = ""
-    value = run_cell(shell, cell) if lang == "tf" or function else run_cell_to_call(shell, cell)
+    value = _run(shell, cell, lang, function, stepped=stepped)
     if function:
         found = shell.user_ns.get(function)
         if not callable(found):
@@ -111,6 +111,26 @@ def read_cell(
     if callable(value) and is_foreign(value):
         return _foreign(shell, value, evaluated(shell, args))
     return CellValue(value, why)
+
+
+def _run(shell: InteractiveShell, cell: str, lang: str, function: str | None, *, stepped: bool) -> Any:
+    __tracebackhide__ = True
+    if lang == "tf" or function:
+        return run_cell(shell, cell)
+    return run_cell_to_inner_run(shell, cell, _with_open_session) if stepped else run_cell_to_call(shell, cell)
+
+
+def _with_open_session(call: LastCall) -> LastCall:
+    """Return a call of Session.run for another session with the same variables.
+
+    The cell's own session is closed by its `with` block.
+    """
+    session = getattr(call.function, "__self__", None)
+    if not isinstance(session, Session):
+        return call
+    other = Session(session.graph, session.config)
+    other.variables = session.variables
+    return LastCall(getattr(other, call.function.__name__), call.args, call.named)
 
 
 def _hlo(module: HloModule, args: Any) -> CellProgram:
