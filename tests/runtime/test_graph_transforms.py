@@ -80,6 +80,27 @@ def test_a_deployment_leaves_what_is_needed(graph: Graph) -> None:
     assert "unused" not in made
 
 
+@pytest.mark.parametrize("transforms", ["fold_batch_norms fold_constants", "fold_constants fold_batch_norms"])
+def test_a_frozen_keras_layer_folds_in_either_order(transforms: str) -> None:
+    """Weights behind Identity, a bias by Reshape and Squeeze, a norm of Rsqrt, Mul, Sub, Add."""
+    with Graph().as_default() as graph:
+        x = tf.placeholder(tf.float32, [2, 5, 5, 3], name="x")
+
+        def read(*shape: int) -> Any:
+            return call("Identity", np.abs(f32(*shape)))
+
+        y = call("Conv2D", x, read(3, 3, 3, 4), strides=[1, 1, 1, 1], padding="SAME")
+        y = call("BiasAdd", y, call("Squeeze", call("Reshape", read(4), [1, 1, 1, 4]), squeeze_dims=[0, 1, 2]))
+        factor = call("Mul", call("Rsqrt", call("AddV2", read(4), np.float32(1e-3))), read(4))
+        shift = call("Sub", read(4), call("Mul", read(4), factor))
+        call("Relu", call("AddV2", call("Mul", y, factor), shift), name="out")
+    value = f32(2, 5, 5, 3)
+    want = run(graph, "x:0", value)
+    made = TransformGraph(graph, ["x"], ["out"], [*transforms.split(), "strip_unused_nodes"])
+    assert types(made) == ["BiasAdd", "Conv2D", "Relu"]
+    np.testing.assert_allclose(run(made, "x:0", value), want, rtol=2e-4, atol=2e-4)
+
+
 def test_what_is_given_is_what_comes_back(graph: Graph, tmp_path: Path) -> None:
     path = tmp_path / "model.pb"
     path.write_bytes(graph.to_graphdef())

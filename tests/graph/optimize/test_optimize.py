@@ -55,6 +55,31 @@ def test_a_fed_operation_is_not_folded():
     assert fold_constants(graph, {"out"}, {"six", "total"}, evaluate) is graph
 
 
+def test_constants_are_folded_through_identities():
+    graph = Graph()
+    with graph.as_default():
+        x = placeholder("float32", [], name="x")
+        three = identity(constant(3.0, name="three"), name="read")
+        call("AddV2", call("Mul", x, three), call("Mul", three, constant(2.0), name="six"), name="out")
+
+    def value(tensor):
+        return (
+            value(tensor.op.inputs[0])
+            if tensor.op.type == "Identity"
+            else (
+                value(tensor.op.inputs[0]) * value(tensor.op.inputs[1]) if tensor.op.type == "Mul" else evaluate(tensor)
+            )
+        )
+
+    folded = fold_constants(graph, {"out"}, set(), value)
+    assert folded.get_operation_by_name("six").attrs["value"] == np.float32(6)
+    assert folded.get_operation_by_name("read").type == "Identity"
+    assert "three" in folded
+    every = fold_constants(graph, {"out"}, set(), value, identities=True)
+    assert every.get_operation_by_name("read").attrs["value"] == np.float32(3)
+    assert "three" not in every
+
+
 def test_identities_go_unless_fetched():
     graph = build()
     assert remove_identities(graph, {"out"}).get_operation_by_name("out").node_inputs == ("y", "same")

@@ -14,7 +14,8 @@ tensorflow/tools/graph_transforms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import math
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -53,6 +54,9 @@ _FUNCTIONS: Final[dict[str, Callable[..., Array]]] = {
     "Inv": np.reciprocal,
     "Identity": lambda x: x,
 }
+
+
+_RESHAPES: Final = frozenset({"Reshape", "Squeeze", "ExpandDims"})
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,11 @@ def _constant(tensor: Tensor, depth: int = 0) -> Array | None:
         value = op.attrs.get("value")
         return value if value is not None and value.dtype.kind == "f" else None
     function = _FUNCTIONS.get(op.type)
-    if function is None or depth > _DEEPEST or _is_fixed(op):
+    if depth > _DEEPEST or _is_fixed(op):
+        return None
+    if op.type in _RESHAPES:
+        return _reshaped(_constant(op.inputs[0], depth + 1), tensor.shape.as_tuple())
+    if function is None:
         return None
     values = [_constant(t, depth + 1) for t in op.inputs]
     if any(v is None for v in values):
@@ -142,6 +150,12 @@ def _constant(tensor: Tensor, depth: int = 0) -> Array | None:
             return np.asarray(function(*values))
     except ValueError:  # shapes that do not fit: running it will say so
         return None
+
+
+def _reshaped(value: Array | None, dims: Sequence[int | None] | None) -> Array | None:
+    if value is None or dims is None or math.prod(d or 0 for d in dims) != value.size:
+        return None
+    return value.reshape([d or 0 for d in dims])
 
 
 def _by_channel(value: Array | None, linear: _LinearOp) -> Array | None:

@@ -239,7 +239,7 @@ def _folded_norms(graph: Graph, context: TransformContext) -> Graph:
 
 def _folded_constants(graph: Graph, context: TransformContext) -> Graph:
     fed = {node_name(name) for name in context.inputs}
-    folded = fold_constants(graph, context.keep, fed, context.evaluate)
+    folded = fold_constants(graph, context.keep, fed, context.evaluate, identities=True)
     if context.transform.true("clear_output_shapes", True) and any("_output_shapes" in op.attrs for op in folded):
         folded = folded.copy()
         for op in folded:

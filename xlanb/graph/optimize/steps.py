@@ -24,7 +24,7 @@ _LARGEST_CONSTANT = 1 << 20  # elements of a folded constant: folding must not b
 # Never folded: they are constants already, depend on the run, or mean something by being there.
 _NOT_FOLDED = frozenset({"Const", "Placeholder", "PlaceholderWithDefault", "_Arg", "_Retval", "NoOp", "StopGradient",
                          "PreventGradient", "Enter", "Exit", "Switch", "Merge", "NextIteration", "LoopCond",
-                         "CheckNumerics", "Identity", "IdentityN"})  # fmt: skip
+                         "CheckNumerics", "IdentityN"})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -83,14 +83,19 @@ def prune(graph: Graph, keep: Collection[str]) -> Graph:
     return graph if len(needed) == len(graph) else copy_graph(graph, needed)
 
 
-def fold_constants(graph: Graph, keep: Collection[str], fed: Collection[str], evaluate: Evaluate) -> Graph:
+def fold_constants(
+    graph: Graph, keep: Collection[str], fed: Collection[str], evaluate: Evaluate, *, identities: bool = False
+) -> Graph:
     """Replace operations that depend only on constants by Const nodes of the same name.
 
     mul(Const 2, Const 3) -> Const 6
+    add(Identity(Const 2), Const 3) -> Const 5
 
     Only the last operations of a constant part are evaluated; unused nodes are dropped afterwards.
+    An Identity becomes a Const only with `identities`: `remove_identities` removes the others.
     """
-    foldable = _foldable(graph, fed)
+    constant = _foldable(graph, fed)
+    foldable = {op: None for op in constant if identities or op.type != "Identity"}
     frontier = [op for op in foldable if op.name in keep or any(user not in foldable for user in op.outputs[0].uses)]
     values = {
         op.name: value
