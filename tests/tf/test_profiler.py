@@ -85,7 +85,7 @@ def test_options_select_and_hide(graph: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"cmd": "code"}, GraphValueError, "cmd 'code' is not supported: use 'scope' or 'op'"),
+        ({"cmd": "graphs"}, GraphValueError, "cmd 'graphs' is unknown: expected one of scope, op, graph, code"),
         ({"options": {"select": ["flops"]}}, GraphValueError, "unknown attribute 'flops': expected one of params"),
         ({"options": {"order_by": "time"}}, GraphValueError, "unknown attribute 'time'"),
         ({"options": {"output": "timeline:x"}}, GraphValueError, "expected stdout, none or file"),
@@ -107,3 +107,90 @@ def test_convolutions_count_each_window() -> None:
         assert len(counts) == 3
         open_size = tf.placeholder(tf.float32, [None, 3])
         assert float_operations(tf.matmul(open_size, k[0, 0]).op) == 0
+
+
+@pytest.fixture
+def run_of(graph: Any) -> Any:
+    metadata = tf.RunMetadata()
+    with tf.Session(graph=graph) as session:
+        session.run(tf.global_variables_initializer())
+        traced = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
+        session.run("loss:0", {"x:0": np.ones((8, 16))}, traced, metadata)
+    return metadata
+
+
+def _below(node: Any) -> Any:
+    for child in node.children:
+        yield child
+        yield from _below(child)
+
+
+def test_the_graph_view_has_each_op_below_its_reader(graph: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    options = Options(Options.float_operation()).with_node_names(start_name_regexes=["loss"]).order_by("name")
+    root = tf.profiler.profile(graph, cmd="graph", options=options.build())
+    # The names follow the data; what has no float operations is left out.
+    assert [n.name for n in _below(root)] == ["loss", "layer/Softmax", "layer/Relu", "layer/add", "layer/MatMul"]
+    assert capsys.readouterr().out.splitlines()[2:5] == [
+        "_TFProfRoot (--/1.25k flops)",
+        "  loss (32/1.25k flops)",
+        "    layer/Softmax (160/1.22k flops)",
+    ]
+    whole = tf.profiler.profile(graph, cmd="graph", options=_quiet({}))
+    names = [n.name for n in _below(whole)]
+    assert sorted(names) == sorted(op.name for op in graph)
+    assert root.total_float_ops == sum(n.float_ops for n in _below(root))
+
+
+def test_the_graph_view_trims_and_goes_deep() -> None:
+    with tf.Graph().as_default() as graph:
+        x = tf.placeholder(tf.float32, [4])
+        for _ in range(1500):
+            x = tf.square(x)
+    options = Options(_quiet(Options.float_operation()))
+    assert tf.profiler.profile(graph, cmd="graph", options=options.build()).total_float_ops > 1500
+    cut = options.with_node_names(trim_name_regexes=["Square_1490"]).build()
+    root = tf.profiler.profile(graph, cmd="graph", options={**cut, "min_float_ops": 0})
+    assert [n.name for n in _below(root)] == [f"Square_{i}" for i in range(1499, 1490, -1)]
+
+
+def test_the_code_view_has_lines_below_their_callers(run_of: Any) -> None:
+    def layer(x: Any) -> Any:
+        return tf.matmul(x, np.ones((2, 2), np.float32))
+
+    def build() -> Any:
+        first = layer(tf.placeholder(tf.float32, [3, 2]))
+        return layer(tf.nn.relu(first))
+
+    with tf.Graph().as_default() as graph:
+        y = build()
+        (g,) = tf.gradients(y, graph.get_tensor_by_name("Relu:0"))
+        assert g.op.traceback[-1][2:] == (
+            "test_the_code_view_has_lines_below_their_callers",
+            '(g,) = tf.gradients(y, graph.get_tensor_by_name("Relu:0"))',
+        )
+        options = _quiet(Options.float_operation())
+        root = tf.profiler.profile(graph, cmd="code", options=options)
+    lines = {n.name.split(":", 2)[2]: n for n in _below(root) if "test_profiler.py" in n.name}
+    first = lines["build:first = layer(tf.placeholder(tf.float32, [3, 2]))"]
+    second = lines["build:return layer(tf.nn.relu(first))"]
+    (product,) = first.children
+    assert product.name.endswith(":layer:return tf.matmul(x, np.ones((2, 2), np.float32))")
+    assert [n.name for n in product.graph_nodes] == ["MatMul/b", "MatMul"]
+    assert sorted(n.name.endswith(" (gradient)") for n in second.children) == [False, True]
+    assert [n.float_ops for n in (product, *second.children)] == [24, 48, 24]  # by both factors
+    assert (first.total_float_ops, second.total_float_ops) == (24, 72)
+    assert root.total_float_ops == first.total_float_ops + second.total_float_ops
+
+
+@pytest.mark.parametrize("cmd", ["scope", "graph", "code"])
+def test_every_view_has_all_of_the_time(graph: Any, run_of: Any, cmd: str) -> None:
+    roots = [tf.profiler.profile(graph, run_of, cmd=c, options=_quiet({})) for c in (cmd, "op")]
+    totals = [(r.total_exec_micros, r.total_requested_bytes, r.total_run_count) for r in roots]
+    assert totals[0] == totals[1]
+    assert totals[0][1] > 0
+
+
+def test_a_graph_that_was_read_has_unknown_lines(graph: Any) -> None:
+    read = tf.Graph.from_graphdef(graph.to_graphdef())
+    root = tf.profiler.profile(read, cmd="code", options=_quiet(Options.float_operation()))
+    assert [n.name for n in root.children] == ["(unknown line)"]

@@ -18,7 +18,7 @@ from xlanb.graph.op_library import output_dtypes
 from xlanb.graph.operation import Operation, Tensor, as_operation
 from xlanb.graph.recording import graph_text, record_graph
 from xlanb.graph.records import GraphRecord
-from xlanb.graph.scopes import ControlDependencies, Scopes, python_line
+from xlanb.graph.scopes import ControlDependencies, Scopes, python_stack, source_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -218,7 +218,9 @@ class Graph(Displayable):
         op = self.add_op(
             op_type, unique, tensors, dtypes, attrs, waits, device if device is not None else self.scopes.device()
         )
-        op.source_file, op.source_line = python_line()
+        op.stack = python_stack()
+        if op.stack:
+            op.source_file, op.source_line = source_name(op.stack[0][0]), op.stack[0][1]
         self.scopes.apply(op)
         return op
 

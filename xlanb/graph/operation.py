@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -31,6 +32,10 @@ index_tensor: Final[Hook[[Tensor, Any], Tensor]] = Hook("graph.index_tensor")
 """Build `tensor[key]`."""
 
 
+Frame = tuple[str, int, str]
+"""A Python frame: file, line (1-based), function."""
+
+
 class Operation(Displayable):
     """One node: op type, inputs, attributes, outputs.
 
@@ -44,11 +49,12 @@ class Operation(Displayable):
         device: the requested device, "" if none.
         outputs: its tensors.
         source_file, source_line: the Python line that made it, ("", 0) if unknown.
+        stack: the frames that made it, innermost first: file, line, function; () if unknown.
     """
 
     is_program_site = True  # an internal error at one shows it
     __slots__ = ("_control_inputs", "_control_outputs", "_inputs", "attrs", "device", "graph", "name", "outputs",
-                 "raw_attrs", "source_file", "source_line", "type")  # fmt: skip
+                 "raw_attrs", "source_file", "source_line", "stack", "type")  # fmt: skip
 
     def __init__(
         self, graph: Graph, op_type: str, name: str, dtypes: Iterable[DType], attrs: dict[str, Any], device: str
@@ -61,6 +67,7 @@ class Operation(Displayable):
         self.outputs: list[Tensor] = []
         self.source_file = ""
         self.source_line = 0
+        self.stack: tuple[Frame, ...] = ()
         # Attributes of a GraphDef by name: (parsed value, serialized form); see graphdef.
         # The form is None for a default that the GraphDef left out.
         self.raw_attrs: dict[str, tuple[Any, bytes | None]] | None = None
@@ -177,6 +184,11 @@ class Operation(Displayable):
         self.graph.touch()
         for tensor in self.outputs:
             tensor.forget_shape()
+
+    @property
+    def traceback(self) -> list[tuple[str, int, str, str]]:
+        """File, line, function and text of the frames that made it, outermost first."""
+        return [(f, line, name, linecache.getline(f, line).strip()) for f, line, name in reversed(self.stack)]
 
     @property
     def colocation_groups(self) -> list[str]:

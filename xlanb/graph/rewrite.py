@@ -68,7 +68,7 @@ def copy_nodes(
     for op in ops:
         types = [t.dtype for t in op.outputs]
         copy = graph.add_op(op.type, name_of(op), (), types, op.attrs, device=op.device or device)
-        copy.source_file, copy.source_line = op.source_file, op.source_line
+        copy.source_file, copy.source_line, copy.stack = op.source_file, op.source_line, op.stack
         copies[op] = copy
     stands = {t: copy.outputs[t.value_index] for op, copy in copies.items() for t in op.outputs} | dict(outside or {})
     for op, copy in copies.items():

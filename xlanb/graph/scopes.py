@@ -8,10 +8,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, Final
 
 from xlanb.graph.device import merge_devices
-from xlanb.graph.operation import Operation
+from xlanb.graph.operation import Frame, Operation
 
 DeviceFunction = Callable[[Operation], str]
 
@@ -143,6 +144,12 @@ _OWN = str(Path(__file__).resolve().parent.parent)
 _SKIPPED = (_OWN, str(Path(sys.modules["contextlib"].__file__ or "")))
 
 
+MOST_FRAMES: Final = 32
+"""The most frames that are kept for an operation."""
+
+_FRAMES: dict[Frame, Frame] = {}
+"""Each frame once: operations share those of their callers."""
+
 _NAMERS: list[Callable[[str], str | None]] = []
 
 
@@ -159,11 +166,14 @@ def source_name(file: str) -> str:
     return next((name for namer in reversed(_NAMERS) if (name := namer(file)) is not None), file)
 
 
-def python_line() -> tuple[str, int]:
-    """File (by its name for people) and line of the innermost frame that is not xlanb's own."""
-    frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(_SKIPPED):
-        if frame.f_back is None:
-            return "", 0
-        frame = frame.f_back
-    return source_name(frame.f_code.co_filename), frame.f_lineno
+def python_stack() -> tuple[Frame, ...]:
+    """The frames that are not xlanb's own, innermost first, `MOST_FRAMES` at most."""
+    found: list[Frame] = []
+    at: FrameType | None = sys._getframe(1)
+    while at is not None and len(found) < MOST_FRAMES:
+        code = at.f_code
+        if not code.co_filename.startswith(_SKIPPED):
+            frame = code.co_filename, at.f_lineno, code.co_name
+            found.append(_FRAMES.setdefault(frame, frame))
+        at = at.f_back
+    return tuple(found)

@@ -1,14 +1,12 @@
-"""tf.profiler: parameters, float operations, times and bytes, by scope or by op type.
+"""tf.profiler: parameters, float operations, times and bytes of graphs and runs.
 
 Source: tensorflow/python/profiler.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +17,20 @@ from xlanb.graph.operation import Operation
 from xlanb.runtime.config import RunMetadata
 from xlanb.runtime.step_stats import CPU, op_of
 from xlanb.tf.float_operations import float_operations
+from xlanb.tf.profile_views import (
+    COLUMNS,
+    Figure,
+    ProfileNode,
+    by_code,
+    by_graph,
+    by_scope,
+    by_type,
+    matches,
+    table_lines,
+    tree_lines,
+)
 
 _TRAINABLE = "_trainable_variables"
-_ROOT = "_TFProfRoot"
 _LEAST = (
     "min_bytes min_peak_bytes min_residual_bytes min_output_bytes min_micros min_accelerator_micros "
     "min_cpu_micros min_params min_float_ops min_occurrence"
@@ -42,57 +51,12 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-@dataclass
-class ProfileNode:
-    """A scope, an op or an op type: its own figures, and totals with all below it.
-
-    Times are in microseconds; `shape` is that of a variable. The other fields are called as in
-    TensorFlow's GraphNodeProto and MultiGraphNodeProto.
-    """
-
-    name: str
-    exec_micros: int = 0
-    requested_bytes: int = 0
-    parameters: int = 0
-    float_ops: int = 0
-    run_count: int = 0
-    total_exec_micros: int = 0
-    total_requested_bytes: int = 0
-    total_parameters: int = 0
-    total_float_ops: int = 0
-    total_run_count: int = 0
-    shape: str = ""
-    children: list[ProfileNode] = field(default_factory=list)
-
-    @property
-    def graph_nodes(self) -> list[ProfileNode]:
-        """The nodes below, as MultiGraphNodeProto calls them."""
-        return self.children
-
-
-def _short(value: int) -> str:
-    for unit, name in ((10**9, "b"), (10**6, "m"), (10**3, "k")):
-        if value >= unit:
-            return f"{value / unit:.2f}{name}"
-    return str(value)
-
-
-def _time(micros: int) -> str:
-    for unit, name in ((10**6, "sec"), (10**3, "ms")):
-        if micros >= unit:
-            return f"{micros / unit:.2f}{name}"
-    return f"{micros}us"
-
-
-# Of each `select`: the field, the column's title, the least value's option, and how it is written.
-_COLUMNS: dict[str, tuple[str, str, str, Callable[[int], str]]] = {
-    "params": ("parameters", "# parameters", "min_params", lambda v: f"{_short(v)} params"),
-    "float_ops": ("float_ops", "# float_ops", "min_float_ops", lambda v: f"{_short(v)} flops"),
-    "bytes": ("requested_bytes", "requested bytes", "min_bytes", lambda v: f"{_short(v)}B"),
-    "micros": ("exec_micros", "total execution time", "min_micros", _time),
-    "occurrence": ("run_count", "op occurrence (run|defined)", "min_occurrence", str),
+_VIEWS: dict[str, Callable[[Graph, Sequence[Figure], Mapping[str, Any]], ProfileNode]] = {
+    "scope": lambda _, figures, options: by_scope(figures, options),
+    "op": lambda _, figures, options: by_type(figures, options),
+    "graph": by_graph,
+    "code": by_code,
 }
-_FIGURES = ("exec_micros", "requested_bytes", "parameters", "float_ops", "run_count")
 
 
 class ProfileOptionBuilder:
@@ -220,7 +184,8 @@ def profile(
             tf.RunOptions.FULL_TRACE), run_metadata=run_meta)`. Without it there are no times and
             bytes.
         op_log: not supported.
-        cmd: "scope": by the hierarchy of names; "op": by op type.
+        cmd: "scope": by the hierarchy of names; "op": by op type; "graph": each op with the ops
+            that it reads below it; "code": by the Python lines that made the ops.
         options: from `ProfileOptionBuilder`.
 
     Returns:
@@ -233,33 +198,21 @@ def profile(
     if op_log is not None:
         raise GraphTypeError("tf.profiler.profile does not support op_log: leave it out")
     chosen = {**_DEFAULTS, **(options or {})}
-    unknown = [s for s in chosen["select"] if s not in _COLUMNS]
-    if unknown or chosen["order_by"] not in {*_COLUMNS, "name"}:
+    unknown = [s for s in chosen["select"] if s not in COLUMNS]
+    if unknown or chosen["order_by"] not in {*COLUMNS, "name"}:
         raise GraphValueError(
-            f"unknown attribute {(unknown or [chosen['order_by']])[0]!r}: expected one of {', '.join(_COLUMNS)}"
+            f"unknown attribute {(unknown or [chosen['order_by']])[0]!r}: expected one of {', '.join(COLUMNS)}"
         )
-    nodes = _figures(graph or get_default_graph(), run_meta, chosen)
-    if cmd == "scope":
-        root = _by_scope(nodes, chosen)
-        body = _tree_lines(root, chosen)
-    elif cmd == "op":
-        root = _by_type(nodes, chosen)
-        body = _table_lines(root, chosen)
-    else:
-        raise GraphValueError(f"cmd {cmd!r} is not supported: use 'scope' or 'op'")
+    if cmd not in _VIEWS:
+        raise GraphValueError(f"cmd {cmd!r} is unknown: expected one of {', '.join(_VIEWS)}")
+    profiled = graph or get_default_graph()
+    root = _VIEWS[cmd](profiled, _figures(profiled, run_meta, chosen), chosen)
+    body = (table_lines if cmd == "op" else tree_lines)(root, chosen)
     _write(chosen, body)
     return root
 
 
-@dataclass
-class _Figure:
-    """A node of the graph that counts, with its figures."""
-
-    node: ProfileNode
-    kind: str
-
-
-def _figures(graph: Graph, run_meta: RunMetadata | None, options: Mapping[str, Any]) -> list[_Figure]:
+def _figures(graph: Graph, run_meta: RunMetadata | None, options: Mapping[str, Any]) -> list[Figure]:
     trainable = {v.op: v for v in graph.get_collection("trainable_variables")}
     measured = _measured(run_meta)
     found = []
@@ -272,11 +225,11 @@ def _figures(graph: Graph, run_meta: RunMetadata | None, options: Mapping[str, A
             node.parameters = 0 if None in dims else _product(dims)
             node.shape = "x".join(map(str, dims)) or "1"
         node.exec_micros, node.requested_bytes, node.run_count = measured.pop(op.name, (0, 0, 0, ""))[:3]
-        found.append(_Figure(node, op.type))
+        found.append(Figure(node, op.type))
     if options["account_type_regexes"] == [".*"]:  # what a compiled cluster ran, by the name of its kernel
         for name, (micros, size, count, kind) in measured.items():
             node = ProfileNode(name, exec_micros=micros, requested_bytes=size, run_count=count)
-            found.append(_Figure(node, kind))
+            found.append(Figure(node, kind))
     return found
 
 
@@ -303,122 +256,7 @@ def _measured(run_meta: RunMetadata | None) -> dict[str, tuple[int, int, int, st
 
 def _is_accounted(op: Operation, is_trainable: bool, options: Mapping[str, Any]) -> bool:
     kinds = [op.type, op.device or "", *([_TRAINABLE] if is_trainable else [])]
-    return _matches(kinds, options["account_type_regexes"]) and not _matches([op.name], options["trim_name_regexes"])
-
-
-def _matches(texts: Sequence[str], patterns: Sequence[str]) -> bool:
-    return any(re.fullmatch(p, t) for p in patterns for t in texts)
-
-
-def _is_shown(node: ProfileNode, options: Mapping[str, Any]) -> bool:
-    enough = all(getattr(node, name) >= options[least] for name, _, least, _ in _COLUMNS.values())
-    by_name = _matches([node.name], options["show_name_regexes"]) and not _matches(
-        [node.name], options["hide_name_regexes"]
-    )
-    return enough and by_name
-
-
-def _order(nodes: list[ProfileNode], options: Mapping[str, Any]) -> list[ProfileNode]:
-    if options["order_by"] == "name":
-        return sorted(nodes, key=lambda n: n.name)
-    attribute = f"total_{_COLUMNS[options['order_by']][0]}"
-    return sorted(nodes, key=lambda n: (-getattr(n, attribute), n.name))
-
-
-def _total(node: ProfileNode, children: Sequence[ProfileNode]) -> None:
-    for name in _FIGURES:
-        setattr(node, f"total_{name}", getattr(node, name) + sum(getattr(c, f"total_{name}") for c in children))
-
-
-# ----------------------------------------------------------------------------------------- by scope
-
-
-def _by_scope(figures: Sequence[_Figure], options: Mapping[str, Any]) -> ProfileNode:
-    """The hierarchy of names. A level that is not shown has its children shown in its place."""
-    below: dict[str, dict[str, None]] = {"": {}}
-    own = {f.node.name: f for f in figures}
-    for name in own:
-        at = ""
-        for part in name.split("/"):
-            inner = f"{at}/{part}" if at else part
-            below.setdefault(at, {})[inner] = None
-            at = inner
-    root = ProfileNode(_ROOT)
-    root.children = _shown_below("", below, own, options, 0)
-    _total(root, root.children)
-    return root
-
-
-def _shown_below(
-    name: str,
-    below: Mapping[str, Mapping[str, None]],
-    own: Mapping[str, _Figure],
-    options: Mapping[str, Any],
-    depth: int,
-) -> list[ProfileNode]:
-    found: list[ProfileNode] = []
-    for inner in below.get(name, ()):
-        children = _shown_below(inner, below, own, options, depth + 1)
-        node = own[inner].node if inner in own else ProfileNode(inner)
-        if _is_shown(node, options) and (inner in own or children):
-            _total(node, children)
-            node.children = children if depth + 1 < options["max_depth"] else []
-            found.append(node)
-        else:
-            found += children
-    return _order(found, options)
-
-
-def _tree_lines(root: ProfileNode, options: Mapping[str, Any]) -> list[str]:
-    columns = [_COLUMNS[s] for s in options["select"]]
-    lines = [" | ".join(["node name", *(title for _, title, _, _ in columns)])]
-
-    def add(node: ProfileNode, depth: int) -> None:
-        parts = [node.shape] if node.shape and "params" in options["select"] else []
-        for name, _, _, write in columns:
-            mine = write(getattr(node, name)).split(" ")[0] if getattr(node, name) else "--"
-            parts.append(f"{mine}/{write(getattr(node, f'total_{name}'))}")
-        lines.append(f"{'  ' * depth}{node.name} ({', '.join(parts)})")
-        for child in node.children:
-            add(child, depth + 1)
-
-    add(root, 0)
-    return lines
-
-
-# --------------------------------------------------------------------------------------- by op type
-
-
-def _by_type(figures: Sequence[_Figure], options: Mapping[str, Any]) -> ProfileNode:
-    kinds: dict[str, ProfileNode] = {}
-    for f in figures:
-        node = kinds.setdefault(f.kind, ProfileNode(f.kind))
-        node.children.append(f.node)
-        for name in _FIGURES:
-            setattr(node, name, getattr(node, name) + getattr(f.node, name))
-    shown = [n for n in kinds.values() if _is_shown(n, options)]
-    for node in kinds.values():
-        _total(node, ())
-    root = ProfileNode(_ROOT)
-    _total(root, shown if options["account_displayed_op_only"] else list(kinds.values()))
-    root.children = _order(shown, options)
-    return root
-
-
-def _table_lines(root: ProfileNode, options: Mapping[str, Any]) -> list[str]:
-    """Of each column the value, the share of this row and those below, and its own share."""
-    columns = [_COLUMNS[s] for s in options["select"]]
-    lines = [" | ".join(["node name", *(title for _, title, _, _ in columns)])]
-    left = {name: getattr(root, f"total_{name}") for name, *_ in columns}
-    width = max((len(n.name) for n in root.children), default=0)
-    for node in root.children:
-        parts = []
-        for name, _, _, write in columns:
-            whole, value = getattr(root, f"total_{name}") or 1, getattr(node, name)
-            parts.append(f"{write(value):>16} ({left[name] / whole:.2%}, {value / whole:.2%})")
-            left[name] -= value
-        lines.append(f"{node.name:<{width}} {', '.join(parts)}")
-    return lines
+    return matches(kinds, options["account_type_regexes"]) and not matches([op.name], options["trim_name_regexes"])
 
 
 def _write(options: Mapping[str, Any], lines: Sequence[str]) -> None:
