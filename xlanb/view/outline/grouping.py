@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from xlanb.view.outline.convex import make_convex
 from xlanb.view.outline.flow import split_wide
 from xlanb.view.outline.ops import INPUT, RESULT, Ops, settled_paths
 from xlanb.view.outline.prefixes import name_groups
@@ -24,6 +25,7 @@ def outline_of(ops: Ops) -> Outline:
     name_groups(root, ops)
     stack_repeats(root, ops)
     split_wide(root, ops)
+    make_convex(root, ops)
     return outline(root, ops)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from xlanb.analysis.record_cost import BALANCE, RecordCosts
@@ -215,25 +215,30 @@ class _ModuleOutliner:
         return known
 
     def _path(self, fusion: _Traits) -> Path | None:
-        """Return the scopes of a fusion's result: of its root, else of the nearest producers of the
-        root.
+        """Return the scopes of a fusion's result: those of the op nearest to its root that computes.
 
         The scopes of most of its ops are less meaningful: a fusion may recompute the previous
-        layer's result.
+        layer's result. A layout change at its end belongs to the next layer, and a constant to the
+        first of the layers that share it.
         """
+        paths = list(self._paths_from_root(fusion))
+        computing = [path for path, word in paths if word not in _MOVES]
+        return next(iter([*computing, *(path for path, _ in paths)]), self._scopes(fusion))
+
+    def _paths_from_root(self, fusion: _Traits) -> Iterator[tuple[Path, str]]:
+        """The known scopes of a fusion's ops and what each op does, the nearest to the root first."""
         for name in self._called(fusion.record):
             by_name = {t.record.name: t for t in self._traits(self.module.by_name[name])}
             near = [t for t in by_name.values() if t.record.is_root]
             seen = {t.record.name for t in near}
             for t in near:  # grows by the operands
                 path = self._scopes(t)
-                if path is not None and t.word != _TUPLE:
-                    return path
+                if path is not None and t.word not in _GIVEN:
+                    yield path, t.word
                 for o in t.record.operands:
                     if o in by_name and o not in seen:
                         seen.add(o)
                         near.append(by_name[o])
-        return self._scopes(fusion)
 
 
 def _acts_itself(i: InstructionRecord) -> bool:
@@ -247,6 +252,10 @@ def _own_path(i: InstructionRecord) -> Path | None:
     )
 
 
+_GIVEN = frozenset((O.TUPLE.text, O.CONSTANT.text, O.IOTA.text, O.PARAMETER.text))
+_MOVES = frozenset(
+    o.text for o in (O.BITCAST, O.RESHAPE, O.TRANSPOSE, O.COPY, O.CONVERT, O.BROADCAST, O.SLICE, O.GET_TUPLE_ELEMENT)
+)
 _ELEMENT, _TUPLE, _FUSION = O.GET_TUPLE_ELEMENT.text, O.TUPLE.text, O.FUSION.text
 _BY_ALL, _RENAMED, _SPREAD = "tuple", "rename", "broadcast"
 _OPEN = frozenset((_BY_ALL, _RENAMED, _SPREAD))

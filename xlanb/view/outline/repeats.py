@@ -17,7 +17,8 @@ from xlanb.view.outline.ops import Ops
 from xlanb.view.outline.tree import TreeBranch
 
 _ALIKE = 0.9  # share of ops that two repeats have in common
-_FEWEST = 3  # repeats that are stacked
+FEWEST = 3
+"""The fewest groups that are stacked."""
 _SHORTEST = 3  # nodes of a period
 _LONGEST = 1000
 _COMPARISONS = 20_000_000
@@ -34,7 +35,7 @@ def stack_repeats(root: TreeBranch, ops: Ops) -> None:
         stems: dict[str, list[TreeBranch]] = {}
         for b in branch.branches:
             stems.setdefault(_stem(b), []).append(b)
-        many = {stem: found for stem, found in stems.items() if len(found) >= _FEWEST}
+        many = {stem: found for stem, found in stems.items() if len(found) >= FEWEST}
         reads = _reads(branch, ops) if many else {}
         for stem, found in many.items():
             _stack(branch, stem, found, ops, reads)
@@ -55,7 +56,7 @@ def _stem(branch: TreeBranch) -> str:
 
 def _stack(parent: TreeBranch, stem: str, found: list[TreeBranch], ops: Ops, reads: dict[int, set[int]]) -> None:
     for same in (run for every in _alike(found, ops) for run in _runs(every, reads)):
-        if len(same) < _FEWEST:
+        if len(same) < FEWEST:
             continue
         inner = {id(b) for b in same}
         at = next(k for k, b in enumerate(parent.branches) if id(b) in inner)
