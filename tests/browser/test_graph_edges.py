@@ -52,8 +52,9 @@ def test_a_stub_is_used_by_keyboard(stepper, chain_page):
     assert stubs.count() >= 2, "the edges to the middle of the chain are too long"
     stub = stubs.first
     assert stub.get_attribute("role") == "treeitem"
-    assert stub.get_attribute("aria-label").startswith(("goes to ", "comes from "))
     start = stub.get_attribute("data-at")
+    assert stub.get_attribute("aria-label").startswith((f"{start}: goes to ", f"{start}: comes from "))
+    assert all(text[:2] in ("→ ", "← ") for text in stubs.locator("text").all_text_contents()), "an arrow and a name"
     stub.focus()
     assert stepper.page.locator(".far-end").count() >= 1
     stepper.press("Enter")

@@ -89,3 +89,21 @@ def test_a_long_shape_is_shortened_without_the_note_of_what_is_left_out():
     assert while_label[2].startswith("(f32[128,128")
     assert "characters" not in while_label[2]
     assert len(while_label[2]) <= 26
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "rest"),
+    [
+        ("multiply_add_fusion.3", "multiply_add", "_fusion.3"),
+        ("bitcast_gather_fusion.clone", "bitcast_gather", "_fusion.clone"),
+        ("fusion.12", "fusion", " kLoop"),
+        ("loop_fusion", "fusion", " kLoop"),
+    ],
+)
+def test_a_fusion_is_titled_by_what_its_name_says_of_its_content(name, title, rest):
+    text = (
+        "HloModule m\nfused {\n  p = f32[4] parameter(0)\n  ROOT n = f32[4] negate(p)\n}\n"
+        f"ENTRY e {{\n  x = f32[4] parameter(0)\n  ROOT {name} = f32[4] fusion(x), kind=kLoop, calls=fused\n}}\n"
+    )
+    *_, fusion = parse(text).record().entry_computation.instructions
+    assert label(instruction_item(fusion)) == (title, rest, "f32[4]")

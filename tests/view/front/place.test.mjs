@@ -12,7 +12,7 @@ import { covered, LEGIBLE, newMemory, nodeSize, place } from "./place.js";
 import { guided, route, wayPath } from "./route.js";
 import { spoken } from "./shapes.js";
 import { stay } from "./stay.js";
-import { labelOf, placedStubs } from "./stubs.js";
+import { labelOf, namesOfEnds, placedStubs } from "./stubs.js";
 import { linkedTo } from "./trails.js";
 
 const ROOMS = [{ w: 898, h: 500 }, { w: 566, h: 340 }, { w: 898, h: 684 }];
@@ -197,6 +197,8 @@ test("an edge over several ranks has a lane beside the boxes between", () => {
   const obstacles = [...boxes].map(([key, box]) => ({ key, box, inside: (k) => k === key }));
   const found = guided(way, stops, obstacles);
   assert.match(found.d, /^M.*C.*C/);
+  const [before, last] = found.d.match(/-?[\d.]+,-?[\d.]+/g).slice(-2);
+  assert.notEqual(before, last, "a last piece of no length would turn the arrowhead");
   const blocked = { key: "new", box: { x: bends[0].x - 5, y: bends[0].from, w: 10, h: 10 }, inside: () => false };
   assert.equal(guided(way, stops, [...obstacles, blocked]), null, "a box stands in its lane by now");
   assert.equal(guided(way, null, obstacles), null);
@@ -218,8 +220,16 @@ test("a stub that has no room for its name lies on no title", () => {
   const nodes = new Map([a, b, g].map((n) => [n.key, { ...n, item: item(n.key), fold: "" }]));
   const heading = { x: 20, y: 12, w: 200, h: 24 };
   const [stub] = placedStubs([{ key: "a", side: "in", ends: ["b"] }], nodes, [nodes.get("a"), nodes.get("b"), heading]);
-  assert.equal(stub.text, "←");
+  assert.equal(stub.text, "← b", "it stands beside the box");
   assert.ok(!meet(stub, heading));
+  const walls = [{ x: 0, y: 0, w: 38, h: 200 }, { x: 162, y: 0, w: 90, h: 200 }, { x: 38, y: 12, w: 130, h: 24 }];
+  assert.equal(placedStubs([{ key: "a", side: "in", ends: ["b", "g"] }], nodes, [nodes.get("a"), ...walls])[0].text, "←2", "no side is free");
+});
+
+test("a stub names the group around its other end where several boxes bear a name", () => {
+  const box = (key, group, label) => [key, { key, x: 0, y: 0, w: 120, h: 40, group, label, fold: "", item: item(key) }];
+  const nodes = new Map([box("forward", "", "forward"), box("backward", "", "backward"), box("f", "forward", "attn"), box("b", "backward", "attn"), box("only", "backward", "embed")]);
+  assert.deepEqual(namesOfEnds({ key: "f", ends: ["b", "only", "forward"] }, nodes), ["backward/attn", "embed", "forward"]);
 });
 
 test("a stack of fusions is as wide as its title and its picture", () => {

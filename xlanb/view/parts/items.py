@@ -24,6 +24,7 @@ Item = dict[str, Any]
 
 
 _OF_AN_OP = re.compile(r"\w+\([^)]*\)(/|$)")  # jit(f)/mul
+_FUSION_NAME = re.compile(r"(?!(?:loop|input|output)_fusion)(\w+?)(_fusion[.\w]*)$")  # multiply_add_fusion.3
 
 MAX_LINE = 2000  # characters of one line of text
 _SHAPE = 26  # characters of a shape in a node
@@ -164,11 +165,13 @@ def label(item: Mapping[str, Any]) -> tuple[str, str, str]:
         words = f"{argument or name} {item['s']}"
         return "parameter", f" {value}", _short(words, 34 if argument else 26)
     if op == "fusion":
-        return "fusion", f" {value}", _shape(item)
+        made_of = _FUSION_NAME.match(name)
+        return (made_of[1], made_of[2], _shape(item)) if made_of else ("fusion", f" {value}", _shape(item))
     if op == "call" and item.get("c"):
         return _short(_in_words(item["c"][0]), 24), " call", _shape(item)
     if item["f"].startswith("tf"):
-        return op, f" {value}" if value else "", _short(name if name != op else item["s"], 24)
+        inmost = "/".join(name.split("/")[-2:])  # the layer and the op in it
+        return op, f" {value}" if value else "", _short(inmost if name != op else item["s"], 24)
     rest = name[len(op) :] if name.startswith(op) else f" {name}"
     if value:
         rest = f" {value}"

@@ -147,7 +147,8 @@ function words(n, look, icon, w, ht) {
   const room = w - left - right;
   const head = shortened(title, room - textWidth(times, "rest"), "title");
   const space = room - textWidth(head, "title") - textWidth(times, "rest");
-  const more = `${times}${n.count > 1 ? "" : besideTitle(rest || "", n.operands || [], space)}`;
+  const named = n.item.o === "fusion" && textWidth(rest, "rest") > space ? "" : rest || ""; // half of "_fusion.3" says nothing
+  const more = `${times}${n.count > 1 ? "" : besideTitle(named, n.operands || [], space)}`;
   const wide = textWidth(head, "title") + textWidth(more, "rest");
   const share = (n.share || 0) >= 0.05 && n.share < 0.995 ? `${Math.round(100 * n.share)} %` : "";
   const percent = marks + textWidth(share, "below") + 20 <= w ? share : ""; // the bar tells it too

@@ -1,11 +1,16 @@
 // Stubs in use: pointing at one lights the other ends up, several are told in a list, a click or Enter goes there.
 import { h, plural } from "./dom.js";
-import { drawStub, labelOf } from "./stubs.js";
+import { drawStub, labelOf, namesOfEnds } from "./stubs.js";
 
 /** @typedef {import("./scene.js").Sheet} Sheet */
 /** @typedef {import("./scene.js").Stub} Stub */
 
 const CLOSES_MS = 180; // time for the pointer to reach the list
+
+/** @param {Sheet | null} sheet @returns {Map<string, any>} nodes and open groups by key */
+function drawnByKey(sheet) {
+  return new Map(sheet ? [...sheet.nodes, ...sheet.groups].map((n) => [n.key, n]) : []);
+}
 
 export class StubList {
   /** @param {SVGElement} layer where stubs are drawn @param {{sheet(): Sheet | null, node(key: string): SVGElement | undefined, go(key: string): void}} around */
@@ -29,14 +34,13 @@ export class StubList {
   /** @param {Sheet} sheet */
   draw(sheet) {
     this.close();
-    this.layer.replaceChildren(...(sheet.stubs || []).map((x) => drawStub(x, this._names(x))));
+    const at = drawnByKey(sheet);
+    this.layer.replaceChildren(...(sheet.stubs || []).map((x) => drawStub(x, labelOf(/** @type {any} */ (at.get(x.key))), namesOfEnds(x, at))));
   }
 
   /** @param {Stub} stub */
   _names(stub) {
-    const sheet = this.around.sheet();
-    const at = new Map(sheet ? [...sheet.nodes, ...sheet.groups].map((n) => [n.key, n]) : []);
-    return stub.ends.map((key) => (at.has(key) ? labelOf(/** @type {any} */ (at.get(key))) : key));
+    return namesOfEnds(stub, drawnByKey(this.around.sheet()));
   }
 
   /** @param {Event} e @returns {Stub | null} */

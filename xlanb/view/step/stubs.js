@@ -9,12 +9,40 @@ import { argumentOf, isGroup } from "./store.js";
 
 const TALL = 15;
 const LETTERS = 16;
-const SMALLER = 10.5 / 11.5; // its font is smaller than that of a node
+const FEW_LETTERS = 6;
+const SMALLER = 11 / 11.5; // its font is smaller than that of a node
 
 /** What a box is called: an argument by the user's name for it, a group by its title, an op by its own. @param {{item: Item | null, fold: string, count?: number, label?: string}} n */
 export function labelOf(n) {
   if (n.label !== undefined || !n.item) return n.label || "";
   return n.fold || isGroup(n.item) || (n.count || 1) > 1 ? n.item.h[0] : argumentOf(n.item) || n.item.n;
+}
+
+/** The boxes around a box, the innermost first. @param {string} key @param {Map<string, any>} nodes @returns {string[]} */
+function boxesAround(key, nodes) {
+  const out = [];
+  for (let at = nodes.get(key); at; at = nodes.get(out[out.length - 1])) {
+    const up = at.group || at.parent;
+    if (!up) break;
+    out.push(up);
+  }
+  return out;
+}
+
+/**
+ * What the other ends of a stub are called: by their names, where several boxes bear one by that of the outermost group around too.
+ * @param {{key: string, ends: string[]}} stub @param {Map<string, any>} nodes nodes and open groups by key @returns {string[]}
+ */
+export function namesOfEnds(stub, nodes) {
+  const own = boxesAround(stub.key, nodes);
+  return stub.ends.map((key) => {
+    const n = nodes.get(key);
+    if (!n) return key;
+    const name = labelOf(n);
+    const isOnly = [...nodes.values()].every((other) => other === n || labelOf(other) !== name);
+    const group = isOnly ? undefined : boxesAround(key, nodes).findLast((k) => !own.includes(k) && k !== stub.key);
+    return group === undefined ? name : `${labelOf(nodes.get(group))}/${name}`;
+  });
 }
 
 /**
@@ -25,38 +53,46 @@ export function labelOf(n) {
 export function placedStubs(stubs, nodes, boxes) {
   /** @type {Box[]} */
   const taken = [...boxes];
+  const right = Math.max(0, ...[...nodes.values()].map((n) => n.x + n.w)) + 12;
   return stubs.map((stub) => {
     const n = nodes.get(stub.key);
     const isOut = stub.side === "out";
     const arrow = isOut ? "→" : "←";
-    const name = labelOf(nodes.get(stub.ends[0]));
+    const [name] = namesOfEnds(stub, nodes);
     const more = stub.ends.length > 1 ? ` +${stub.ends.length - 1}` : "";
     const back = n.stack > 1 ? 7 : 0;
-    const pill = (/** @type {string} */ text, /** @type {number} */ off) => {
-      const w = textWidth(text, "below") * SMALLER + 12;
-      return { text, x: isOut ? n.x + n.w - back - w + 6 : n.x - 6, y: isOut ? n.y + n.h + 1 - off : n.y - TALL - 1 + off, w, h: TALL };
+    const widthOf = (/** @type {string} */ text) => textWidth(text, "below") * SMALLER + 12;
+    const [first, last] = [n.x - 6, n.x + n.w - back + 6];
+    const beyond = isOut ? n.y + n.h + 1 : n.y - TALL - 1;
+    /** @type {(text: string) => Box[]} at the end of the side where edges of its direction meet the box, at its other end, beside the box */
+    const places = (text) => {
+      const w = widthOf(text);
+      const level = isOut ? n.y + n.h - back - TALL : n.y;
+      const ends = [first, last - w];
+      const beside = [n.x - w - 2, n.x + n.w + 2];
+      return [...(isOut ? ends.reverse() : ends).map((x) => ({ x, y: beyond, w, h: TALL })), ...(isOut ? beside.reverse() : beside).map((x) => ({ x, y: level, w, h: TALL }))];
     };
-    const long = `${arrow} ${shortened(name, LETTERS * 7, "below")}${more}`;
-    const short = `${arrow} ${shortened(name, Math.max(40, n.w / 2 - 18 - 7 * more.length), "below")}${more}`;
-    const isFree = (/** @type {Box} */ p) => taken.every((b) => b === n || p.x >= b.x + b.w || b.x >= p.x + p.w || p.y >= b.y + b.h || b.y >= p.y + p.h);
-    const free = [pill(long, 0), pill(short, 0)].find((p) => p.x > -12 && isFree(p));
-    const least = pill(`${arrow}${stub.ends.length > 1 ? stub.ends.length : ""}`, 9 + (isOut ? back : 0));
-    const aside = isOut ? n.x + n.w - back + 2 : n.x - least.w - 2;
-    const others = [0.3, 0.5, 0.7].map((part) => ({ ...least, x: n.x + part * (n.w - least.w) }));
-    const found = free || [least, { ...least, x: aside, y: isOut ? n.y + n.h - back - TALL : n.y }, ...others].find(isFree) || least;
+    const isFree = (/** @type {Box} */ p) => p.x > -12 && p.x + p.w < right && taken.every((b) => b === n || p.x >= b.x + b.w || b.x >= p.x + p.w || p.y >= b.y + b.h || b.y >= p.y + p.h);
+    const cut = (/** @type {number} */ room) => `${arrow} ${shortened(name, room, "below")}${more}`;
+    const half = Math.max(40, n.w / 2 - 18 - 7 * more.length);
+    const count = `${arrow}${stub.ends.length > 1 ? stub.ends.length : ""}`;
+    const least = { x: isOut ? last - widthOf(count) : first, y: isOut ? beyond - 9 - back : beyond + 9, w: widthOf(count), h: TALL };
+    /** @type {[string, Box][]} */
+    const tried = [...[cut(LETTERS * 7), cut(half), cut(FEW_LETTERS * 7)].flatMap((text) => places(text).map((p) => /** @type {[string, Box]} */ ([text, p]))), [count, least], ...[0.3, 0.5, 0.7].map((part) => /** @type {[string, Box]} */ ([count, { ...least, x: n.x + part * (n.w - least.w) }]))];
+    const [text, found] = tried.find(([, p]) => isFree(p)) || [count, least];
     taken.push(found);
-    return { ...stub, side: isOut ? "out" : "in", ...found };
+    return { ...stub, side: isOut ? "out" : "in", text, ...found };
   });
 }
 
-/** @param {import("./scene.js").Stub} stub @param {string[]} names of the other ends */
-export function drawStub(stub, names) {
-  const said = `${stub.side === "out" ? "goes to" : "comes from"} ${names.join(", ")}`;
+/** @param {import("./scene.js").Stub} stub @param {string} own name of the box that it is at @param {string[]} names of the other ends */
+export function drawStub(stub, own, names) {
+  const said = stub.side === "out" ? `${own}: goes to ${names.join(", ")}` : `${own}: comes from ${names.join(", ")}`;
   return s(
     "g",
     { class: `stub ${stub.side}`, role: "treeitem", tabindex: 0, "aria-label": said, transform: `translate(${stub.x.toFixed(1)},${stub.y.toFixed(1)})`, data: { at: stub.key, side: stub.side } },
     names.length > 1 ? "" : s("title", {}, said),
     s("rect", { width: stub.w, height: stub.h, rx: stub.h / 2 }),
-    s("text", { x: stub.w / 2, y: 11 }, stub.text),
+    s("text", { x: stub.w / 2, y: 11.2 }, stub.text),
   );
 }
