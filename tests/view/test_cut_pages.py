@@ -9,9 +9,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import xlanb
+from tests.programs import line_fit
+from xlanb import tf
+from xlanb.debug_options import flags
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 from xlanb.view import assets
@@ -92,4 +96,19 @@ def test_what_a_pass_removed_counts_for_the_same_group_open_and_closed(tmp_path)
     trace = trace_of(str(xlanb.from_jax(step, *arguments)), "flatten-call-graph", "call-inliner")
     found = counts(trace, 12_000, tmp_path)
     assert found["checked"] > 20
+    assert [fault for fault in found["faults"] if "closed" in fault] == []
+
+
+@pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
+def test_what_was_removed_counts_alike_where_two_nodes_call_one_function(tmp_path):
+    """After build_xla_ops a cluster is called where it is compiled and where it is not."""
+    fit = line_fit()
+    with flags(tf_xla_auto_jit=2), tf.Session(fit.graph) as session:
+        session.load_variables({"weights": np.float32(0.5), "bias": np.float32(0)})
+        compilation = xlanb.Compilation(fit.loss, fit.feeds, session=session)
+        compilation.finish()
+    stages = [s for s in compilation.trace if s.kind == "build_xla_ops"]
+    assert stages
+    found = counts(Trace("fit", stages), 12_000, tmp_path)
+    assert found["checked"] > 2
     assert [fault for fault in found["faults"] if "closed" in fault] == []

@@ -59,6 +59,22 @@ test("an open repeat shows its first instance for all; a spread one all of them"
   assert.deepEqual(edges(spread), ["@layer_0>@layer_1", "@layer_1>@layer_2", "@layer_2>end", "p>@layer_0"]);
 });
 
+test("an op that only one layer has leads into the next layer, not into the one that is drawn for both", () => {
+  const own = [item("p", "parameter", [], { v: "0" })];
+  const [m, g] = [[-1, 1], [[-1, "repeat", "layer 0-2", "layer_*"]]];
+  let last = "p";
+  for (let k = 0; k < 3; k += 1) {
+    const layer = g.push([0, "scope", `layer_${k}`, `layer_${k}`]) - 1;
+    g.push([layer, "scope", "first"], [layer, "scope", "second"]);
+    own.push(item(`d${k}`, "dot", [last]), item(`a${k}`, "add", [`d${k}`]), item(`t${k}`, "tanh", [`a${k}`]), item(`u${k}`, "tanh", [`t${k}`]));
+    m.push(layer + 1, 2, layer + 2, k === 1 ? 3 : 2);
+    if (k === 1) own.push(item("more", "sine", ["u1"]));
+    last = k === 1 ? "more" : `u${k}`;
+  }
+  const { artifact, payload } = moduleOf({ main: { items: own, t: { g, m, r: `i${".".repeat(13)}`, u: [[1, 1]], w: Array(13).fill(0) } } }, ["@layer_*"]);
+  assert.deepEqual(edges(sceneOf(artifact, payload, givenFolds(artifact))), ["@layer_0/first>@layer_0/second", "p>@layer_0/first"]);
+});
+
 /** Four layers, one with an op more than the others, each with a part of two ops and a fusion of three; in the last part of the program a loop whose body has a fusion too. */
 function nestedLayers(open) {
   const inside = (name) => ({ items: [item(`${name}.p`, "parameter", [], { v: "0" }), ...[1, 2, 3].map((n) => item(`${name}.${n}`, "add", [n > 1 ? `${name}.${n - 1}` : `${name}.p`], n === 3 ? { r: 1 } : {}))], t: { g: [], m: [-1, 4], r: "i...", u: [[1, 1]], w: [0, 0, 0] } });

@@ -223,6 +223,7 @@ export class PartMaker {
     const callees = kind && this.depth < MAX_DEPTH ? maker.callees(outline, k) : [];
     if (callees.length && maker.folds.open(key)) {
       this.opened.set(k, callees);
+      for (const c of callees) maker.claim(c);
       const box = { label: item.o === "fusion" ? `${item.n}  ${item.v || ""}`.trim() : `${item.h[0]}${item.h[1]}`, kind: /** @type {GroupKind} */ (kind), parent: group, item, count: maker.opsOf(outline, k), stack: 1, marks: noTally(), weight: noWeight() };
       maker.scene.groups.set(key, box);
       maker.count(box, outline, k, this.times);
@@ -236,6 +237,7 @@ export class PartMaker {
 
   /** Say of the ops in a closed call what stands for them. @param {string} name of the computation @param {string} key */
   placeInside(name, key, depth = 0) {
+    if (this.maker.claimed.has(name)) return; // an open call before this one shows it
     const outline = /** @type {Outline} */ (this.maker.all.get(name));
     outline.items.forEach((item, k) => {
       if (!this.maker.scene.where.has(item.n)) this.maker.scene.where.set(item.n, key);
@@ -250,6 +252,7 @@ export class PartMaker {
     if (!node) return;
     node.count += this.maker.opsOf(this.outline, k);
     this.maker.count(node, this.outline, k, this.times);
+    if (this.maker.marks) for (const c of this.maker.callees(this.outline, k)) this.placeInside(c, fold);
     if (node.item.fold !== undefined) node.item.fold = node.count;
     if (node.plain && (SOUGHT.test(this.outline.items[k].f) || CALLERS.has(this.outline.items[k].o))) node.plain = false;
   }
@@ -349,9 +352,12 @@ export class PartMaker {
     const [up, down] = [around(this.outline, a), around(this.outline, b)];
     const inside = new Set(down);
     const meet = up.findIndex((g) => inside.has(g));
-    if (meet < 0 || groups[up[meet]].kind !== "repeat" || this.twins[a] < 0) return false;
-    const drawn = around(this.outline, this.twins[a]); // as deep as the op that it stands for
-    const repeat = drawn[drawn.length - up.length + meet];
+    if (meet < 0 || groups[up[meet]].kind !== "repeat") return false;
+    // what is drawn for it lies as deep as itself; where neither has a like, the two instances differ
+    const [own, at] = this.twins[a] >= 0 ? [a, meet] : [b, down.indexOf(up[meet])];
+    const drawn = this.twins[own] < 0 ? [] : around(this.outline, this.twins[own]);
+    const outermost = /** @type {number} */ (up.findLast((g) => groups[g].kind === "repeat"));
+    const repeat = drawn[drawn.length - around(this.outline, own).length + at] ?? outermost;
     return !this.state(repeat).fold && this.stacks(repeat);
   }
 

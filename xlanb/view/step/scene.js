@@ -89,6 +89,8 @@ export class SceneMaker {
     this.plain = Boolean(told.plain);
     /** @type {Map<string, SceneEdge>} */
     this.edges = new Map();
+    /** @type {Set<string>} computations that an open call shows, or one in it */
+    this.claimed = new Set();
     /** @type {Map<string, Item> | null} who applies each computation that is not drawn */
     this.appliers = null;
     /** @type {Map<string, {ops: number, marks: Tally}>} of each computation */
@@ -122,6 +124,14 @@ export class SceneMaker {
     const found = called.filter((c) => this.all.has(c) && this.all.get(c) !== outline);
     if (outline.items[k].o === "while" && found.length === 2 && !this.givesBack(outline.items[k], found[0])) found.reverse(); // the body before the condition
     return found;
+  }
+
+  /** An open call shows a computation, and those that are called in it. @param {string} name */
+  claim(name) {
+    if (this.claimed.has(name)) return;
+    this.claimed.add(name);
+    const outline = /** @type {Outline} */ (this.all.get(name));
+    for (const k of outline.calls.keys()) for (const c of this.callees(outline, k)) this.claim(c);
   }
 
   /** Whether a computation gives back what an op does, as the body of a loop. @param {Item} item @param {string} name */
