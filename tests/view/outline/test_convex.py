@@ -29,7 +29,7 @@ def ops_of(operands, paths, words, weights):
 
 
 def random_ops(random, *, scopes):
-    """A random DAG; its scopes, if any, are intervals of a topological order, with smaller ones in them."""
+    """A random DAG; its scopes, if any, are intervals of a topological order, nested."""
     count = random.randrange(4, 160)
     reach = random.choice((3, 12, count))
     operands = [

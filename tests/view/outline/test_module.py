@@ -140,6 +140,23 @@ def test_quiet_ops_are_inlined_or_edges():
     assert {part.ops.names[k] for k in part.ops.sources[part.ops.names.index("n")]} == {"a"}
 
 
+def test_what_only_adds_or_removes_dimensions_of_one_element_is_an_edge():
+    part = entry_of(
+        module(
+            "p = f32[4,8] parameter(0)",
+            "n = f32[4,8] negate(p)",
+            "more = f32[4,1,8] reshape(n)",
+            "same = f32[4,1,8] broadcast(more), dimensions={0,1,2}",
+            "flat = f32[32] reshape(same)",
+            "wide = f32[2,32] broadcast(flat), dimensions={1}",
+            "ROOT r = f32[1,2,32] reshape(wide)",
+        )
+    )
+    roles = dict(zip(part.ops.names, part.ops.roles, strict=True))
+    assert [k for k, r in roles.items() if r == "p"] == ["more", "same"]
+    assert [k for k, r in roles.items() if r == "."] == ["n", "flat", "wide", "r"]
+
+
 @pytest.mark.parametrize(
     ("root", "home"),
     [
@@ -149,18 +166,26 @@ def test_quiet_ops_are_inlined_or_edges():
             'l = f32[8,8] negate(x), metadata={op_name="jit(f)/light/neg"}\n  ROOT n = (f32[8,8], f32[8,8]) tuple(l, x)',
             "light",
         ),
+        (
+            'z = f32[] constant(0), metadata={op_name="jit(f)/light/zero"}\n'
+            '  s = f32[8,8] broadcast(z), dimensions={}, metadata={op_name="jit(f)/light/zero"}\n'
+            "  ROOT n = f32[8,8] maximum(s, x)",
+            "heavy",
+        ),
+        ('ROOT n = f32[64] bitcast(x), metadata={op_name="jit(f)/light/reshape"}', "heavy"),
     ],
 )
 def test_a_fusion_lies_where_its_root_does_else_where_most_of_its_work_was(root, home):
     is_tuple = "tuple" in root
-    shape = "(f32[8,8], f32[8,8])" if is_tuple else "f32[8,8]"
+    shape = "(f32[8,8], f32[8,8])" if is_tuple else "f32[64]" if "bitcast" in root else "f32[8,8]"
     text = module(
         "p = f32[8,8] parameter(0)",
         'a = f32[8,8] tanh(p), metadata={op_name="jit(f)/light/tanh"}',
         'b = f32[8,8] sine(a), metadata={op_name="jit(f)/light/sin"}',
         f"fused = {shape} fusion(b), kind=kLoop, calls=inner",
         *(["e = f32[8,8] get-tuple-element(fused), index=0"] if is_tuple else []),
-        f'c = f32[8,8] sine({"e" if is_tuple else "fused"}), metadata={{op_name="jit(f)/heavy/sin"}}',
+        f"g = f32[8,8] {'copy' if shape == 'f32[8,8]' else 'reshape'}({'e' if is_tuple else 'fused'})",
+        'c = f32[8,8] sine(g), metadata={op_name="jit(f)/heavy/sin"}',
         'ROOT d = f32[8,8] cosine(c), metadata={op_name="jit(f)/heavy/cos"}',
         before="inner {\n  i = f32[8,8] parameter(0)\n"
         "  x = f32[8,8] dot(i, i), lhs_contracting_dims={1}, rhs_contracting_dims={0}, "

@@ -237,7 +237,7 @@ def _label(part: Sequence[Item], members: list[int], ops: Ops) -> str:
     if not named or (len(named) < len(heavy) and any(item.is_heavy for item in part)):
         return describe(members, ops)
     if len(named) == 1:
-        return named[0]
+        return named[0] if any(item.is_heavy for item in part) else f"{named[0]} …"
     words = [_SEPARATORS.split(name) for name in named]
     shared = "_".join(column[0] for column in takewhile(lambda c: len(set(c)) == 1, zip(*words, strict=False)))
     return shared if any(letter.isdigit() for letter in shared) else f"{named[0]} … {named[-1]}"

@@ -1,8 +1,8 @@
 """Split groups that data leaves and enters again, so that a picture of groups has no cycle.
 
-In `a -> b -> c` with a and c in one group and b in another, each group would read the other. A group
-that the outline made is split there: into {a} and {c}. A scope of the program stays whole, without
-the ops that only joined it because they have no scope of their own.
+In `a -> b -> c` with a and c in one group and b in another, each group would read the other. A
+group that the outline made is split there: into {a} and {c}. A scope of the program stays whole,
+without the ops that only joined it because they have no scope of their own.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def make_convex(root: TreeBranch, ops: Ops) -> None:
     Cycles remain only where the program itself leaves a scope and enters it again.
     """
     for branch in root.walk():  # the children of a branch are walked after they are changed here
-        if not branch.branches:
+        level = _Level(branch, ops) if branch.branches else None
+        if level is None or not level.is_cyclic():
             continue
-        level = _Level(branch, ops)
         while (group := level.next_to_split()) is not None:
             level.split(group)
         if level.take_out_crossing():
@@ -58,6 +58,10 @@ class _Level:
         self.atoms = _atoms(branch, ops)
         self._kept: set[int] = set()  # groups (ids) with nothing to take out
 
+    def is_cyclic(self) -> bool:
+        """Whether there is a cycle."""
+        return bool(_cycles(_edges(self.atoms, self.ops)))
+
     def next_to_split(self) -> TreeBranch | None:
         """A group on a cycle that can be split, those that the outline made before scopes."""
         cyclic = [self.atoms[n].branch for part in _cycles(_edges(self.atoms, self.ops)) for n in part]
@@ -65,7 +69,10 @@ class _Level:
         return min(groups, key=lambda b: (b.kind not in _MADE, len(b.all_ops())), default=None)
 
     def take_out_crossing(self) -> bool:
-        """Where several scopes form a cycle by such ops together, move those out that read or feed other groups."""
+        """Move ops without a scope out of scopes that they put on a cycle together.
+
+        Those that read or feed other groups leave; return whether there are any.
+        """
         out: set[int] = set()
         for part in _cycles(_edges(self.atoms, self.ops)):
             groups = [b for n in part if (b := self.atoms[n].branch) is not None]
@@ -82,7 +89,7 @@ class _Level:
         return bool(out)
 
     def _crossing(self, group: TreeBranch, borrowed: Sequence[int]) -> set[int]:
-        """Of these ops of a group those that read or feed ops outside of it, directly or through each other."""
+        """The ops of these, in a group, that read or feed others outside, or such ops."""
         inside = set(group.all_ops())
         out: set[int] = set()
         size = -1
@@ -168,7 +175,7 @@ class _Level:
         return TreeBranch(f"{self.branch.key}~{self.ops.names[head]}", label, "flow", own, inner)
 
     def _take_out_borrowed(self, group: TreeBranch) -> bool:
-        """Move ops without a scope that put this scope on a cycle out of it; return whether there were any."""
+        """Move ops out of a scope that have none and put it on a cycle; return whether any do."""
         borrowed = self._borrowed(group)
         if not borrowed:
             return False

@@ -23,6 +23,8 @@ _HEAVY = frozenset(
         *(O.OUTFEED, O.SEND, O.RECV, O.ASYNC_START),
     )
 )
+_UNITS = frozenset((O.RESHAPE.text, O.BROADCAST.text))
+"""What is drawn as an edge if it only adds or removes dimensions of size 1."""
 _RENAMES = frozenset((O.RESHAPE, O.CONVERT, O.COPY))
 
 
@@ -62,7 +64,8 @@ class _Traits(NamedTuple):  # of which there are as many as instructions: a froz
     instructions.
 
     `role` is that of `Ops`, or one of `_OPEN` if the operands decide; `path` excludes the content
-    of fusions, `calls` are known for ops without a scope.
+    of fusions, `calls` are known for ops without a scope, `extents` are the dimensions but those
+    of size 1.
     """
 
     record: InstructionRecord  # an id is only unique while its object lives
@@ -74,7 +77,7 @@ class _Traits(NamedTuple):  # of which there are as many as instructions: a froz
     size: int
     is_heavy: bool
     is_caller: bool
-    is_scalar: bool
+    extents: tuple[int, ...] | None
     acts: bool
 
     @classmethod
@@ -83,7 +86,7 @@ class _Traits(NamedTuple):  # of which there are as many as instructions: a froz
         code = i.opcode
         token = f"{code.text} {i.shape.text(layout=False)}"
         is_heavy = code in _HEAVY or code.kind == "collective"
-        is_scalar = isinstance(i.shape, ArrayShape) and not i.shape.dimensions
+        extents = tuple(d for d in i.shape.dimensions if d != 1) if isinstance(i.shape, ArrayShape) else None
         path = _own_path(i)
         calls = calls_of(i.metadata) if path == () else ()
         return cls(
@@ -96,7 +99,7 @@ class _Traits(NamedTuple):  # of which there are as many as instructions: a froz
             i.shape.byte_size,
             is_heavy,
             code in CALLERS,
-            is_scalar,
+            extents,
             _acts_itself(i),
         )
 
@@ -215,7 +218,7 @@ class _ModuleOutliner:
         return known
 
     def _path(self, fusion: _Traits) -> Path | None:
-        """Return the scopes of a fusion's result: those of the op nearest to its root that computes.
+        """Return the scopes of a fusion's result: those of the nearest op that computes it.
 
         The scopes of most of its ops are less meaningful: a fusion may recompute the previous
         layer's result. A layout change at its end belongs to the next layer, and a constant to the
@@ -226,7 +229,7 @@ class _ModuleOutliner:
         return next(iter([*computing, *(path for path, _ in paths)]), self._scopes(fusion))
 
     def _paths_from_root(self, fusion: _Traits) -> Iterator[tuple[Path, str]]:
-        """The known scopes of a fusion's ops and what each op does, the nearest to the root first."""
+        """The known scopes of a fusion's ops, and their opcodes; the nearest to the root first."""
         for name in self._called(fusion.record):
             by_name = {t.record.name: t for t in self._traits(self.module.by_name[name])}
             near = [t for t in by_name.values() if t.record.is_root]
@@ -281,13 +284,16 @@ def _own_role(i: InstructionRecord) -> str:
 def _roles(traits: Sequence[_Traits], operands: Sequence[Sequence[int]]) -> str:
     roles: list[str] = []
     for t, given in zip(traits, operands, strict=True):
-        roles.append(t.role if t.role not in _OPEN else _role(t.role, given, traits, roles))
+        roles.append(t.role if t.role not in _OPEN else _role(t, given, traits, roles))
     return "".join(roles)
 
 
-def _role(own: str, operands: Sequence[int], traits: Sequence[_Traits], roles: Sequence[str]) -> str:
+def _role(t: _Traits, operands: Sequence[int], traits: Sequence[_Traits], roles: Sequence[str]) -> str:
     if operands and all(roles[o] == INLINED for o in operands):
         return INLINED
-    if own == _BY_ALL or (own == _SPREAD and operands and traits[operands[0]].is_scalar):
+    if t.role == _BY_ALL:
         return PASSED
-    return SHOWN
+    given = traits[operands[0]].extents if operands else None
+    if t.role == _SPREAD and given == ():
+        return PASSED
+    return PASSED if given is not None and given == t.extents and t.word in _UNITS else SHOWN
