@@ -39,7 +39,7 @@ export class GraphView {
     this.svg = s(
       "svg",
       { class: "canvas still", role: "tree", "aria-label": around.label || "Graph" },
-      s("defs", {}, s("marker", { id: this.arrow, viewBox: "0 0 8 8", refX: 6.5, refY: 4, markerWidth: 7, markerHeight: 7, markerUnits: "userSpaceOnUse", orient: "auto" }, s("path", { class: "head", d: "M1,1 L7,4 L1,7 Z" }))),
+      s("defs", {}, s("marker", { id: this.arrow, viewBox: "0 0 8 8", refX: 6.5, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto" }, s("path", { class: "head", d: "M1,1 L7,4 L1,7 Z" }))),
       this.view,
     );
     this.note = h("div", { class: "note", hidden: true });

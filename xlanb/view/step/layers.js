@@ -133,7 +133,7 @@ function bandsOf(lines, sizes, down, bands, gap) {
     for (let r = 1; r < lines.length; r += 1) {
       height += tall[r - 1];
       const off = Math.abs(height - ideal) / (total / bands);
-      if (r <= from || off > 0.5) continue;
+      if (r <= from || off > (bands === 2 ? 0.7 : 0.5)) continue;
       const cost = off * 6 + passing[r];
       if (cost < least) [best, least] = [r, cost];
     }

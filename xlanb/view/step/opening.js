@@ -13,6 +13,8 @@ const ENOUGH = 0.47;
 const TOLD = [2, 3]; // boxes in a group that is worth opening for what they say: groups and products, or of any kind
 const OF_PLAIN = 0.1; // how much less a group is worth opening of which all moves or maps elements
 const DEEPER = 0.4; // and one in an open group, for each around it
+const LOOSE = 1; // edges from column to column that opening a group may add
+const MOST_TANGLED = 3; // of a picture that was decided for another stage
 const SLIGHT = 0.01; // of all work: what does less is opened only where the pane is empty otherwise
 /** The boxes that were drawn when it was decided. @type {WeakMap<Map<string, boolean>, string>} */
 const SEEN = new WeakMap();
@@ -22,7 +24,7 @@ function prospect(scene, room) {
   const sheet = outlook(scene, room);
   const sight = wholeSight(sheet, { width: room.w, height: room.h });
   const part = (/** @type {"x" | "y"} */ p, /** @type {"w" | "h"} */ s) => covered(sheet.nodes.map((n) => [n[p], n[p] + n[s]]), Infinity) * sight.scale;
-  return { fits: sight.scale >= LEGIBLE, cover: Math.min(part("x", "w") / room.w, part("y", "h") / (room.h + AROUND)) };
+  return { fits: sight.scale >= LEGIBLE, tangled: sheet.tangled, cover: Math.min(part("x", "w") / room.w, part("y", "h") / (room.h + AROUND)) };
 }
 
 /** Whether a group that was opened says more than it did closed. @param {Scene} scene @param {import("./scene.js").SceneNode} was */
@@ -63,7 +65,8 @@ export function openingThatFits(given, sceneWith, room, decided, fewer = () => f
   const told = [...scene.nodes.keys()].join("\n");
   if (decided.size && SEEN.get(decided) === told) return open; // the stage before had the same boxes
   let now = prospect(scene, room);
-  if (open.size && !now.fits) {
+  const isWorse = now.tangled > MOST_TANGLED && prospect(sceneWith(new Set()), room).tangled < now.tangled - LOOSE;
+  if (open.size && (!now.fits || isWorse)) {
     decided.clear();
     open.clear();
     scene = sceneWith(open);
@@ -83,9 +86,11 @@ export function openingThatFits(given, sceneWith, room, decided, fewer = () => f
     const [heaviest] = closed.sort((a, b) => worth(b) - worth(a) || b.count - a.count);
     const { more, opened, inmost } = openedWithOnly(heaviest, open, given, sceneWith);
     const then = prospect(opened, room);
-    const better = (tells(opened, inmost) || now.cover < ENOUGH) && opened.nodes.size <= MOST_BOXES && then.fits && (then.cover >= ENOUGH || then.cover >= now.cover);
+    const boxes = [...scene.nodes.values()].filter((x) => !x.port).length;
+    const isClear = then.tangled <= now.tangled + LOOSE;
+    const better = (tells(opened, inmost) || now.cover < ENOUGH) && opened.nodes.size <= MOST_BOXES && then.fits && isClear && (then.cover >= ENOUGH || then.cover >= now.cover);
     // Fewer than seven boxes say too little of a program: if all fits they may cover less of the pane.
-    const taken = better || (then.fits ? [...scene.nodes.values()].filter((x) => !x.port).length < FEW_BOXES : scene.nodes.size < FEWEST);
+    const taken = better || (then.fits ? boxes < (isClear ? FEW_BOXES : FEWEST) : scene.nodes.size < FEWEST);
     decided.set(heaviest.fold, taken);
     if (!taken) continue;
     for (const key of more) decided.set(key, true);

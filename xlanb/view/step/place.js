@@ -14,7 +14,7 @@ import { labelOf, placedStubs } from "./stubs.js";
 /** @typedef {import("./layers.js").Placed} Placed */
 /** @typedef {import("./layers.js").Flow} Flow */
 /** @typedef {{w: number, h: number, hold?: boolean}} Room the pane's size; `hold`: a group is being opened or closed, the rest stays as it is */
-/** @typedef {{across: boolean, bands: number, lanes: number, roomy: number, tight?: boolean}} Style `lanes`: a rank is at most so large a part of the pane; `roomy`: how large the boxes are, an index of HEIGHTS; `tight`: with little between them */
+/** @typedef {{across: boolean, bands: number, lanes: number, roomy: number, tight?: boolean, straight?: boolean}} Style `straight`: what is in a group stands in one column, or row; `lanes`: a rank is at most so large a part of the pane; `roomy`: how large the boxes are, an index of HEIGHTS; `tight`: with little between them */
 /** @typedef {{boxes: Map<string, Box>, groups: Set<string>, dense: number, made: Map<string, Placed>, rank: Placed["rank"], lanes: Placed["lanes"], flow: Flow | null}} Kept what a container looked like, and which of its children were open groups */
 /** @typedef {{style: Style | null, worth: number, good: boolean, room: Room | null, kept: Map<string, Kept>, small: Set<string>}} Memory `worth`: how well the pane was used, `good`: whether all fitted and covered enough of it, `small`: groups that the reader opened */
 /** @typedef {{children: Map<string, string[]>, lifted: Map<string, Link[]>, lifts: {box: string, from: string, to: string}[], edges: import("./scene.js").SceneEdge[], ranks: Map<string, import("./layers.js").Ranked>}} Nest `ranks`: those of containers, which no size changes */
@@ -37,6 +37,8 @@ const STACKED = 7;
 const PORT = 27;
 const TOLD_SHARE = 0.05; // of all that is drawn: from here on a box says it
 const HEAVY = 0.08; // of all that is drawn: from here on a box is larger
+const TANGLED_EDGE = 0.16; // what an edge from column to column costs beyond the first
+const WRAPPED_BACK = 0.25; // what another row costs where the flow is from left to right: it leads back over the whole pane
 const COVERED = 0.52;
 const LEAST = 0.47;
 export const AROUND = 58; // the tools above and the legend below belong to the pane too
@@ -115,11 +117,12 @@ export function place(scene, memory = newMemory(), room = { w: 880, h: 460 }) {
   return sheetOfPlaced(scene, nest, placed, style, room);
 }
 
-/** Where the boxes of a scene would stand in an empty pane: its extent and its boxes, without edges. @param {Scene} scene @param {Room} room @returns {{w: number, h: number, nodes: Box[]}} */
+/** Where the boxes of a scene would stand in an empty pane: its extent and its boxes, without edges, and how many of those lead from column to column. @param {Scene} scene @param {Room} room @returns {{w: number, h: number, nodes: Box[], tangled: number}} */
 export function outlook(scene, room) {
-  const { placed } = settled(scene, newMemory(), room);
+  const { nest, placed } = settled(scene, newMemory(), room);
+  const tangled = tangle(/** @type {Placed} */ (placed.get("")), nest.lifted.get("") || []);
   const [w, h] = extentOf(allBoxes(scene, placed, true).values());
-  return { w, h, nodes: [...allBoxes(scene, placed).values()] };
+  return { w, h, nodes: [...allBoxes(scene, placed).values()], tangled };
 }
 
 /** The places of all boxes, container by container. @param {Scene} scene @param {Memory} memory @param {Room} room */
@@ -219,10 +222,10 @@ function styleOf(scene, nest, memory, room, sizeOf) {
   const tried = [];
   let legible = false;
   const attempt = (/** @type {Style} */ style) => {
-    const { sizes, inner } = insides(style.across, style.roomy);
+    const { sizes, inner } = insides(style);
     const outer = laidOut(rows, sizes, flowOf(style.across, style.bands, style.lanes, room, style.tight));
     const boxes = allBoxes(scene, new Map([...inner, ["", outer]]));
-    const value = worth(outer, links, boxes, room) + (style.across ? 0 : 0.04) - 0.05 * (style.bands - 1);
+    const value = worth(outer, links, boxes, room) + (style.across ? 0 : 0.04) - (style.across ? WRAPPED_BACK : 0.05) * (style.bands - 1);
     if (!style.tight || isGood(outer, boxes, room)) tried.push({ value, style });
     const isSeen = isWholeInSight(outer, room);
     legible ||= isSeen;
@@ -230,19 +233,20 @@ function styleOf(scene, nest, memory, room, sizeOf) {
   };
   /** @type {Map<string, {sizes: Map<string, [number, number]>, inner: Map<string, Placed>}>} */
   const made = new Map();
-  const insides = (/** @type {boolean} */ across, /** @type {number} */ roomy) => {
-    const id = `${across} ${roomy}`;
+  const insides = (/** @type {Style} */ style) => {
+    const { across, straight, roomy } = style;
+    const id = `${across} ${straight} ${roomy}`;
     let found = made.get(id);
     if (!found) {
       const inner = new Map();
       const size = (/** @type {string} */ key) => sizeOf(key, roomy);
-      found = { sizes: new Map(top.map((k) => [k, boxSize(scene, nest, k, across, room, size, null, inner)])), inner };
+      found = { sizes: new Map(top.map((k) => [k, boxSize(scene, nest, k, style, room, size, null, inner)])), inner };
       made.set(id, found);
     }
     return found;
   };
   const most = Math.min(7, top.length);
-  for (const across of [false, true]) for (let bands = 1; bands <= most; bands += 1) for (const lanes of bands > 1 ? [1, bands] : [1, 1.5]) attempt({ across, bands, lanes, roomy: 0 });
+  for (const straight of scene.groups.size ? [false, true] : [false]) for (const across of [false, true]) for (let bands = 1; bands <= most; bands += 1) for (const lanes of bands > 1 ? [1, bands] : [1, 1.5]) attempt({ across, bands, lanes, roomy: 0, straight });
   tried.sort((a, b) => b.value - a.value);
   const best = new Set([...tried.slice(0, 3), ...tried.filter((t) => t.style.bands === 1)].map((t) => t.style));
   for (const style of best) for (const sizes of GROWING) for (const roomy of sizes) if (!attempt({ ...style, roomy })) break;
@@ -286,8 +290,16 @@ function worth(outer, edges, boxes, room) {
   const short = Math.max(0, COVERED - cx) + Math.max(0, COVERED - cy);
   const [over, under] = [Math.max(1, (outer.w * scale) / (room.w - 2 * MARGIN)), Math.max(1, (outer.h * scale) / (room.h - 2 * MARGIN))];
   const crossing = edges.filter(([a, b]) => outer.band.get(a) !== outer.band.get(b)).length / Math.max(1, edges.length);
+  const tangled = tangle(outer, edges);
   const beyond = Math.log(over * under) + 3 * Math.min(over - 1, under - 1, 1);
-  return Math.min(cx, 0.7) + Math.min(cy, 0.7) - (whole < LEGIBLE ? 0.5 : 0) - 4 * short + 0.2 * Math.min(scale, 1.3) - 2 * beyond - 1.6 * crossing - 0.12 * outer.wraps;
+  return Math.min(cx, 0.7) + Math.min(cy, 0.7) - (whole < LEGIBLE ? 0.5 : 0) - 4 * short + 0.2 * Math.min(scale, 1.3) - 2 * beyond - 0.8 * crossing - TANGLED_EDGE * Math.min(tangled, 8) - 0.12 * outer.wraps;
+}
+
+/** How many edges lead from column to column beyond those that take the flow from each one to the next. @param {Placed} placed @param {Link[]} edges */
+function tangle(placed, edges) {
+  const pairs = new Set(edges.map(([a, b]) => `${placed.band.get(a) === placed.band.get(b) ? "" : `${a}\n${b}`}`));
+  pairs.delete("");
+  return Math.max(0, pairs.size - (new Set(placed.band.values()).size - 1));
 }
 
 /** The length of the union of some intervals, up to an end. @param {number[][]} intervals @param {number} end */
@@ -302,25 +314,25 @@ export function covered(intervals, end) {
 
 /**
  * Width and height of a child: a node, or a group around what is in it.
- * @param {Scene} scene @param {Nest} nest @param {string} key @param {boolean} across @param {Room} room @param {(key: string) => [number, number]} sizeOf @param {Memory | null} memory @param {Map<string, Placed>} placed
+ * @param {Scene} scene @param {Nest} nest @param {string} key @param {Style} style @param {Room} room @param {(key: string) => [number, number]} sizeOf @param {Memory | null} memory @param {Map<string, Placed>} placed
  * @returns {[number, number]}
  */
-function boxSize(scene, nest, key, across, room, sizeOf, memory, placed) {
+function boxSize(scene, nest, key, style, room, sizeOf, memory, placed) {
   const group = scene.groups.get(key);
   if (!group) return sizeOf(key);
-  const sizes = new Map((nest.children.get(key) || []).map((k) => [k, boxSize(scene, nest, k, across, room, sizeOf, memory, placed)]));
-  const p = innerPlaces(key, sizes, nest, across, room, memory, scene.groups);
+  const sizes = new Map((nest.children.get(key) || []).map((k) => [k, boxSize(scene, nest, k, style, room, sizeOf, memory, placed)]));
+  const p = innerPlaces(key, sizes, nest, style, room, memory, scene.groups);
   placed.set(key, p);
   const label = Math.min(230, 7.2 * group.label.length + 60);
   return [Math.max(p.w, label) + 2 * PAD, p.h + PAD + HEAD + 2];
 }
 
-/** The children of a group, in the columns that give it about the shape of the pane. @param {string} key @param {Map<string, [number, number]>} sizes @param {Nest} nest @param {boolean} across @param {Room} room @param {Memory | null} memory @param {{has(key: string): boolean}} groups those that are open @returns {Placed} */
-function innerPlaces(key, sizes, nest, across, room, memory, groups) {
+/** The children of a group, in the columns that give it about the shape of the pane. @param {string} key @param {Map<string, [number, number]>} sizes @param {Nest} nest @param {Style} style @param {Room} room @param {Memory | null} memory @param {{has(key: string): boolean}} groups those that are open @returns {Placed} */
+function innerPlaces(key, sizes, nest, style, room, memory, groups) {
   const edges = nest.lifted.get(key) || [];
   const known = memory?.kept.get(key);
-  if (memory && known?.flow && known.flow.across === across) return remembered(key, sizes, edges, known.flow, memory, groups);
-  const { flow, made } = bestColumns(key, sizes, edges, nest, across, room);
+  if (memory && known?.flow && known.flow.across === style.across) return remembered(key, sizes, edges, known.flow, memory, groups);
+  const { flow, made } = bestColumns(key, sizes, edges, nest, style, room);
   return memory || !made ? remembered(key, sizes, edges, flow, memory || newMemory(), groups) : made;
 }
 
@@ -328,9 +340,10 @@ function innerPlaces(key, sizes, nest, across, room, memory, groups) {
 const BEST = new Map();
 const MOST_BEST = 600;
 
-/** @param {string} key @param {Map<string, [number, number]>} sizes @param {Link[]} edges @param {Nest} nest @param {boolean} across @param {Room} room @returns {{flow: Flow, made: Placed | null}} */
-function bestColumns(key, sizes, edges, nest, across, room) {
-  const told = `${across} ${room.w} ${room.h}\n\n${[...sizes].join("\n")}\n\n${edges.join("\n")}`;
+/** @param {string} key @param {Map<string, [number, number]>} sizes @param {Link[]} edges @param {Nest} nest @param {Style} style @param {Room} room @returns {{flow: Flow, made: Placed | null}} */
+function bestColumns(key, sizes, edges, nest, style, room) {
+  const { across, straight } = style;
+  const told = `${across} ${straight} ${room.w} ${room.h}\n\n${[...sizes].join("\n")}\n\n${edges.join("\n")}`;
   let found = BEST.get(told);
   if (found) return found;
   const wish = Math.min(2.2, Math.max(0.8, room.w / room.h));
@@ -339,10 +352,10 @@ function bestColumns(key, sizes, edges, nest, across, room) {
   nest.ranks.set(key, rows);
   found = { flow: flowOf(across, 1, 1, half), made: null };
   let least = Infinity;
-  for (let bands = 1; bands <= Math.min(5, sizes.size); bands += 1) {
+  for (let bands = 1; bands <= (straight ? 1 : Math.min(5, sizes.size)); bands += 1) {
     const flow = flowOf(across, bands, 1, half);
     const made = laidOut(rows, sizes, flow);
-    const cost = Math.abs(Math.log(made.w / Math.max(1, made.h) / wish)) + 0.25 * (bands - 1) + (made.h < room.h * 0.55 && made.w < room.w * 0.6 && bands > 1 ? 0.6 : 0);
+    const cost = Math.abs(Math.log(made.w / Math.max(1, made.h) / wish)) + (across ? 0.55 : 0.25) * (bands - 1) + 0.2 * tangle(made, edges) + (made.h < room.h * 0.55 && made.w < room.w * 0.6 && bands > 1 ? 0.6 : 0);
     if (cost < least) [least, found] = [cost, { flow, made }];
   }
   if (BEST.size >= MOST_BEST) BEST.clear();
@@ -381,7 +394,7 @@ function remembered(key, sizes, edges, flow, memory, groups) {
 function arranged(scene, nest, style, room, sizeOf, memory) {
   /** @type {Map<string, Placed>} */
   const placed = new Map();
-  const sizes = new Map((nest.children.get("") || []).map((k) => [k, boxSize(scene, nest, k, style.across, room, sizeOf, memory, placed)]));
+  const sizes = new Map((nest.children.get("") || []).map((k) => [k, boxSize(scene, nest, k, style, room, sizeOf, memory, placed)]));
   placed.set("", remembered("", sizes, nest.lifted.get("") || [], flowOf(style.across, style.bands, style.lanes, room, style.tight), memory, scene.groups));
   return placed;
 }

@@ -51,7 +51,8 @@ export function guided(way, lanes, obstacles) {
   for (let k = 0; k < stops.length; k += 1) {
     const [here, next] = [stops[k], stops[k + 1]];
     if (!isFree(here.x, here.from, here.x, here.to, near)) return null;
-    d += `L${n(here.x, here.to)}`;
+    // without a last piece of no length, which would turn the arrowhead
+    if (here.to - here.from >= 0.1) d += `L${n(here.x, here.to)}`;
     points.push(here.x, here.to);
     if (!next) break;
     if (!curveIsFree(here.x, here.to, next.x, next.from, near)) return null;
