@@ -30,7 +30,9 @@ def warp_html(trace: WarpTrace) -> str:
     """The grid, every text in it escaped; of a long run the first rows, and how many there are."""
     head = f"<b>{escape(trace.kernel)}</b>, block {trace.block}, warp {trace.warp}: {len(trace.steps)} steps"
     lanes = "".join(f"<th>{n}</th>" for n in range(trace.lanes))
-    rows = "".join(_row(step, trace.lanes) for step in trace.steps[:_MOST_ROWS])
+    counts = any(step.sectors for step in trace.steps)
+    count = '<th title="sectors of 32 bytes that the lanes access">sectors</th>' if counts else ""
+    rows = "".join(_row(step, trace.lanes, counts) for step in trace.steps[:_MOST_ROWS])
     rest = len(trace.steps) - _MOST_ROWS
     more = f"<div>... {rest:,} more steps: str() of it, or .frame(), has all</div>" if rest > 0 else ""
     cut = "<div>The warp executes more steps than are recorded.</div>" if trace.is_cut else ""
@@ -38,19 +40,20 @@ def warp_html(trace: WarpTrace) -> str:
         f'{_STYLE}<div style="margin:.3em 0;font:13px system-ui,sans-serif">{head}</div>'
         f'<div style="overflow:auto;max-height:560px" tabindex="0" role="region" aria-label="lanes of a warp">'
         '<table class="xw"><tr><th>line</th><th '
-        f'style="text-align:left">instruction</th>{lanes}</tr>{rows}</table></div>{more}{cut}'
+        f'style="text-align:left">instruction</th>{count}{lanes}</tr>{rows}</table></div>{more}{cut}'
     )
 
 
-def _row(step: WarpStep, lanes: int) -> str:
+def _row(step: WarpStep, lanes: int, counts: bool) -> str:
     values = step.values[:lanes]
     low, high = _range(values)
     cells = "".join(_cell(v, low, high) for v in values)
-    kind = ' class="b"' if "@llvm.nvvm.bar" in step.text or "@llvm.nvvm.shfl" in step.text else ""
+    kind = ' class="b"' if step.opcode.startswith(("barrier", "shfl")) else ""
+    count = f"<td>{step.sectors or ''}</td>" if counts else ""
     text = escape(step.text)
     return (
         f'<tr{kind}><td class="l">{step.line}</td><td class="i" style="text-align:left" '
-        f'title="{text}">{text}</td>{cells}</tr>'
+        f'title="{text}">{text}</td>{count}{cells}</tr>'
     )
 
 

@@ -65,6 +65,41 @@ def test_a_reduction_is_watched_through_its_shuffles() -> None:
     np.testing.assert_array_equal(executable.emulate(x), x.sum(1))
 
 
+COLUMN = """HloModule m
+ENTRY e {
+  x = f32[64,32] parameter(0)
+  s = f32[64,1] slice(x), slice={[0:64], [0:1]}
+  r = f32[64] reshape(s)
+  ROOT y = f32[64] negate(r)
+}"""
+
+
+def test_consecutive_elements_share_sectors_and_strided_ones_do_not() -> None:
+    rows = compiled(SUM).step_warp(np.ones((4, 100), np.float32)).only("load").steps
+    assert [s.addresses[:2] for s in rows[:2]] == [("p0+0", "p0+4"), ("p0+128", "p0+132")]
+    assert [s.sectors for s in rows] == [4, 4, 4, 1]
+    assert rows[-1].addresses[4:] == (None,) * 28
+    column = compiled(COLUMN).step_warp(np.ones((64, 32), np.float32))
+    (load,) = column.only("load").steps
+    assert load.addresses == tuple(f"p1+{128 * n}" for n in range(32))
+    assert load.sectors == 32
+    (store,) = column.only("store").steps
+    assert (store.addresses[1], store.sectors) == ("p0+4", 4)
+    assert {s.sectors for s in column.steps if s.opcode not in ("load", "store")} == {0}
+
+
+def test_steps_are_selected_by_opcode() -> None:
+    seen = compiled(SUM).step_warp(np.ones((4, 100), np.float32))
+    assert [s.opcode for s in seen.only("shfl").steps] == ["shfl.sync.down.f32"] * 5
+    assert {s.opcode for s in seen.only("load", "fadd").steps} == {"load", "fadd"}
+    assert seen.only("shfl.sync.down.f32").steps == seen.only("shfl").steps
+    assert seen.steps[0].opcode == "read.ptx.sreg.tid.x"
+    assert "sectors" in seen.only("load")._repr_mimebundle_()["text/html"]
+    assert "sectors" not in seen.only("fadd")._repr_mimebundle_()["text/html"]
+    with pytest.raises(ArgumentError, match=r"has the opcode 'loed'.*load"):
+        seen.only("loed")
+
+
 def test_rounds_of_a_loop_are_counted() -> None:
     seen = compiled(SUM).step_warp(np.ones((4, 100), np.float32))
     line = next(s.line for s in seen.steps if s.round == 2)
@@ -77,7 +112,7 @@ def test_it_shows_itself() -> None:
     seen = compiled(DOUBLE).step_warp(np.ones(100, np.float32), warp=3)
     assert "warp 3 of block 0" in str(seen)
     table = seen.frame()
-    assert list(table.columns[:4]) == ["line", "round", "instruction", "active"]
+    assert list(table.columns[:5]) == ["line", "round", "instruction", "active", "sectors"]
     assert len(table) == len(seen)
     html = seen._repr_mimebundle_()["text/html"]
     assert "<script" not in html

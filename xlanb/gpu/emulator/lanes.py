@@ -32,6 +32,8 @@ _PASSES = Passes(1, vectorize_loops=False, vectorize_slp=False, unroll=False)
 _NAMED = re.compile(r"^  (%[\w.]+) = (.+?)(?:, !dbg !(\d+))?$")
 _STORE = re.compile(r"^  store (?:volatile )?(\w+) ([^,]+), ptr(?: addrspace\(\d\))? ([^,]+)")
 _BARRIER = re.compile(r"^  call void @llvm\.nvvm\.bar")
+_ACCESS = re.compile(r"^  (?:%[\w.]+ = )?(?:load|store|atomicrmw|cmpxchg)\b")
+_ADDRESS = re.compile(r"\bptr(?: addrspace\(\d\))? ([%@][\w.]+)")
 _LABEL = re.compile(r"^[\w.$-]+:")
 _TO = re.compile(r" to ([\w ()]+)$")
 _WORDS = re.compile(r"[a-z]+")
@@ -196,15 +198,21 @@ class _Watched:
     def steps(self) -> Iterator[WarpStep]:
         """Return the rows of all lanes."""
         rows: dict[tuple[int, int], dict[int, int]] = {}
+        places: dict[tuple[int, int], dict[int, str]] = {}
         before: dict[tuple[int, int], dict[tuple[int, int], None]] = {}
         for lane, thread in enumerate(self.threads):
             count: dict[int, int] = {}
+            pointers = {f"%{a.name}": f"{a.name}+0" for a in self.kernel.arguments}
             last: tuple[int, int] | None = None
             for line, bits in self.said[thread]:
                 count[line] = count.get(line, 0) + 1
                 key = line, count[line]
                 rows.setdefault(key, {})[lane] = bits
                 before.setdefault(key, {})
+                if operand := self._address_operand(line):
+                    places.setdefault(key, {})[lane] = pointers.get(operand, "")
+                if self.types[line] == "ptr":
+                    pointers[self.texts[line - 1].split()[0]] = self._pointer(bits & (2**64 - 1))
                 if last is not None:
                     before[key][last] = None
                 last = key
@@ -212,7 +220,18 @@ class _Watched:
             found = rows[line, number]
             kind = self.types[line]
             values = tuple(self._value(kind, found[lane]) if lane in found else None for lane in range(WARP))
-            yield WarpStep(line, self.texts[line - 1].strip().split(", !dbg ")[0], number, values)
+            text = self.texts[line - 1].strip().split(", !dbg ")[0]
+            at = places.get((line, number))
+            addresses = tuple(at.get(lane) or None for lane in range(WARP)) if at is not None else ()
+            yield WarpStep(line, text, number, values, addresses)
+
+    def _address_operand(self, line: int) -> str:
+        """Return the pointer that an access to memory reads or writes through; "" if none."""
+        text = self.texts[line - 1]
+        if not _ACCESS.match(text):
+            return ""
+        found = _ADDRESS.findall(text)
+        return found[-1 if text.startswith("  store ") else 0] if found else ""
 
     def _value(self, kind: str, bits: int) -> int | float | str:
         if kind == "barrier":
