@@ -66,6 +66,19 @@ def test_a_trace_holds_the_stages_of_the_compiler_with_their_edits(made):
     assert all(bool(s.edits) or not s.changed for s in own if s.kind == "hlo_pass")
 
 
+def test_a_stage_lists_its_edits_with_their_rules():
+    stage = xlanb.trace(parse(TEXT))["algsimp"]
+    table = stage.to_dataframe()
+    assert list(table.columns) == ["kind", "rule", "where", "computation", "before", "after"]
+    assert len(table) == len(stage.edits)
+    replaced = table[table.kind == "replace"].iloc[0]
+    assert "multiply(%x, %ones)" in replaced.before
+    assert "parameter(0)" in replaced.after
+    assert "algebraic_simplifier" in replaced["where"]
+    assert set(table[table.kind == "remove"].after) == {""}
+    assert Stage("hlo_pass", "p", None, None).to_dataframe().empty
+
+
 def test_a_recorder_numbers_stages_by_their_trace():
     recorder = Recorder()
     with observing(recorder):

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, singledispatch
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from xlanb.display import Displayable
+from xlanb.frames import framed
 from xlanb.tracing import Decision, Edit
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 T = TypeVar("T")
 
@@ -218,6 +222,18 @@ class Stage(Displayable):
         if type(self.before) is not type(self.after):
             return f"{self.name}: {size_text(self.after)}".removesuffix(": ")
         return f"{self.name}: {str(self.changes) or 'changed'}"
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return one row per recorded edit, in order; none for a dump, which records no edits.
+
+        Columns: kind ("add", "remove", "replace", "set_root", "update"), rule, where ("file:line"
+        of the rule), computation, before and after: the instruction as text, "" if there is none.
+        """
+        rows = [
+            (e.kind, e.cause.rule, e.cause.where, e.computation, *("" if i is None else i.text for i in (e.old, e.new)))
+            for e in self.edits
+        ]
+        return framed(rows, ["kind", "rule", "where", "computation", "before", "after"])
 
     def __str__(self) -> str:
         return self.describe()
