@@ -36,6 +36,8 @@ NATIVE = re.compile(r"(?:WARNING: All log messages before absl::InitializeLog|[I
 USER_FRAMES = {"JAX_INCLUDE_FULL_TRACEBACKS_IN_LOCATIONS": "0"}
 """What is saved names the reader's own lines, not those of the libraries of the machine where it was run."""
 WIDGET = "application/vnd.jupyter.widget-view+json"
+LIVE_TWIN = re.compile(r'(<div class="xlanb-static") data-ident="[^"]*"')
+"""The name of the widget whose saved page this is: with a name, the page waits for its widget."""
 
 
 def tutorials(*numbers: str) -> list[Path]:
@@ -117,6 +119,8 @@ def save(path: Path) -> None:
     for k, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{k:02d}"
         cell.metadata.pop("execution", None)
+        if "outputs" in cell:
+            cell.outputs = without_widgets(cell.outputs)
     add_pictures([o for c in notebook.cells for o in c.get("outputs", []) if "data" in o])
     notebook.metadata.pop("widgets", None)
     text = nbformat.writes(notebook)
@@ -126,11 +130,29 @@ def save(path: Path) -> None:
     path.write_text(text + "\n", encoding="utf-8")
 
 
-def add_pictures(outputs: list[Any]) -> None:
-    """A picture beside each plotly figure; widgets, which are dead without their kernel, give way to their text."""
+def without_widgets(outputs: list[Any]) -> list[Any]:
+    """Return the outputs of a cell without widgets, which are dead without their kernel, and without empty outputs.
+
+    A step widget gives way to its saved page, which takes over its text; any other to its text.
+    """
+    kept: list[Any] = []
+    caption = ""
     for output in outputs:
-        if "text/plain" in output.data:
-            output.data.pop(WIDGET, None)
+        data = output.get("data", {})
+        if WIDGET in data and "text/plain" in data:
+            del data[WIDGET]
+            caption = data["text/plain"]
+        page, named = LIVE_TWIN.subn(r"\1", data.get("text/html", ""))
+        if named:
+            data |= {"text/html": page} | ({"text/plain": caption} if caption else {})
+            kept = [o for o in kept if o.get("data", {}).get("text/plain") != caption]
+        if "data" not in output or any(data.values()):
+            kept.append(output)
+    return kept
+
+
+def add_pictures(outputs: list[Any]) -> None:
+    """Add a picture to each plotly figure."""
     figures = [o for o in outputs if PLOTLY in o.data and "<img " not in o.data.get("text/html", "")]
     if not figures:
         return

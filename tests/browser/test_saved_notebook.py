@@ -92,6 +92,18 @@ def test_nbconvert_makes_a_page_that_steps_with_the_network_off(executed, contex
     assert not stepper.page.locator(".xlanb-fallback").is_visible()
 
 
+def test_a_page_without_the_name_of_a_live_view_waits_for_none(executed, context, tmp_path):
+    [html] = [o["data"]["text/html"] for c in executed.cells for o in c.outputs if "text/html" in o.get("data", {})]
+    path = tmp_path / "page.html"
+    hidden = []
+    for markup in (html, re.sub(r' data-ident="[^"]*"', "", html, count=1)):
+        path.write_text(f"<!doctype html><title>t</title><body>{markup}</body>", encoding="utf-8")
+        page = context.new_page()
+        page.goto(path.as_uri())
+        hidden.append(page.locator(".xlanb-static").first.is_hidden())
+    assert hidden == [True, False]
+
+
 def test_without_scripts_there_are_a_picture_ten_lines_and_a_folded_table(executed, chromium, tmp_path):
     [html] = [o["data"]["text/html"] for c in executed.cells for o in c.outputs if "text/html" in o.get("data", {})]
     path = tmp_path / "page.html"

@@ -86,7 +86,22 @@ def test_a_wrong_solution_is_noticed(tmp_path: Path):
 
 def test_a_dead_widget_gives_way_to_its_text():
     bare = nbformat.v4.new_output("display_data", {TOOL.WIDGET: {"model_id": "a"}})
-    told = nbformat.v4.new_output("display_data", {TOOL.WIDGET: {"model_id": "b"}, "text/plain": "stages"})
-    TOOL.add_pictures([bare, told])
-    assert set(bare.data) == {TOOL.WIDGET}
-    assert set(told.data) == {"text/plain"}
+    captioned = nbformat.v4.new_output("display_data", {TOOL.WIDGET: {"model_id": "b"}, "text/plain": "stages"})
+    kept = TOOL.without_widgets([bare, captioned])
+    assert [set(o.data) for o in kept] == [{TOOL.WIDGET}, {"text/plain"}]
+
+
+def test_a_dead_step_widget_gives_way_to_its_page():
+    empty = nbformat.v4.new_output("display_data", {"text/html": "", "text/plain": ""})
+    widget = nbformat.v4.new_output("display_data", {TOOL.WIDGET: {"model_id": "b"}, "text/plain": "7 stages"})
+    page = nbformat.v4.new_output("display_data", {"text/html": '<div class="xlanb-static" data-ident="f0">view</div>'})
+    printed = nbformat.v4.new_output("stream", text="done")
+    kept = TOOL.without_widgets([empty, widget, page, printed])
+    assert [o.output_type for o in kept] == ["display_data", "stream"]
+    assert kept[0].data == {"text/html": '<div class="xlanb-static">view</div>', "text/plain": "7 stages"}
+
+
+@pytest.mark.parametrize("path", TOOL.tutorials(), ids=lambda p: p.stem)
+def test_saved_views_wait_for_no_widget(path: Path):
+    outputs = [o for c in nbformat.read(path, as_version=4).cells for o in c.get("outputs", [])]
+    assert not [o for o in outputs if TOOL.LIVE_TWIN.search(o.get("data", {}).get("text/html", ""))]

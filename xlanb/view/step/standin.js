@@ -1,4 +1,5 @@
 // Beside a live view of the same name (a notebook keeps both) a saved one waits, and shows itself only where that one does not come.
+// Without a name there is no live view to wait for.
 
 /** @param {{box: any, start: () => void}} view */
 export function standIn({ box, start }) {
@@ -19,7 +20,7 @@ export function standIn({ box, start }) {
   box.showSaved = show;
   // A page made of a notebook has the live view's place as data only: if it comes to life at all, then later.
   const isPage = Boolean(document.querySelector('script[type="application/vnd.jupyter.widget-view+json"]'));
-  if (isPage && !isLive()) return show(true);
+  if (!ident || (isPage && !isLive())) return show(true);
   show(false);
   let patience = 40;
   const look = () => {
