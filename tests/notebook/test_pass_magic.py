@@ -89,6 +89,15 @@ def test_trying_shows_what_it_does_and_that_it_keeps_the_result(shell: Interacti
     assert [p.name for p, _ in joined()] == ["no-double-negation"]
 
 
+def test_a_notebook_shows_the_verdict_below_the_view(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xlanb.notebook.pass_magic.in_notebook", lambda: True)
+    shell.user_ns["text"] = NEGATIONS
+    _, captured = run(shell, f"%%xla_pass --try text --no-join\n{PASS}")
+    verdict, defined = captured.outputs[-1].data["text/plain"].splitlines()
+    assert "keeps the result" in verdict
+    assert defined == "pass no-double-negation: defined"
+
+
 def test_one_that_changes_the_result_does_not_join(shell: InteractiveShell) -> None:
     shell.user_ns["text"] = NEGATIONS
     wrong = PASS.replace("i.operands[0].operands[0]", "i.operands[0]")

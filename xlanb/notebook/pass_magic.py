@@ -12,6 +12,7 @@ from IPython.display import display
 from xlanb.errors import ArgumentError, PassError
 from xlanb.explorer.user_pass import HELPERS, as_module, join_pipeline, leave_pipeline, make_pass, try_pass
 from xlanb.notebook.cell import run_cell
+from xlanb.notebook.saved import in_notebook
 from xlanb.notebook.shell import options_of, shell_of, unquoted
 
 
@@ -71,7 +72,8 @@ class PassMagics(Magics):
         if not options.quiet:
             where = f"after {options.after}" if options.after else "at the end of the HLO passes"
             told = f"runs {where} in later compilations; %xla_unpass {made.name} removes it"
-            text = f"pass {made.name}: {'defined' if options.no_join else told}"
+            verdict = [str(trial)] if trial is not None and in_notebook() else []  # a terminal printed it
+            text = "\n".join([*verdict, f"pass {made.name}: {'defined' if options.no_join else told}"])
             display({"text/plain": text}, raw=True)
 
     @line_magic
