@@ -73,7 +73,7 @@ def figure(run: StepStats, before: StepStats | None = None) -> Any:
                 mode="lines",
                 line={"width": 1, "color": _JOIN},
                 hoverinfo="skip",
-                name="swallowed by",
+                name="computed by",
             )
         )
     rows = list(dict.fromkeys(b.row for b in bars))
