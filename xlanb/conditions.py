@@ -19,10 +19,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from xlanb.contexts import bound
+from xlanb.lazy_dataclass import dataclass
 from xlanb.tracing import Decision, Predicate, current_cause, emit, is_observed
 
 T = TypeVar("T")

@@ -14,13 +14,14 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import Field, field, fields, replace
 from functools import cache
 from typing import Any
 
 from xlanb.contexts import bound
 from xlanb.errors import FlagError, close_names
 from xlanb.flag_names import REAL_FLAGS
+from xlanb.lazy_dataclass import dataclass
 
 ENVIRONMENT = ("XLA_FLAGS", "TF_XLA_FLAGS", "XLANB_FLAGS")
 GRAPH_PREFIX_VARIABLE = "TF_DUMP_GRAPH_PREFIX"

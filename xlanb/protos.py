@@ -16,7 +16,6 @@ one per message.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from google.protobuf.message import DecodeError
 from numpy.typing import DTypeLike, NDArray
 
 from xlanb.errors import XlanbError
+from xlanb.lazy_dataclass import dataclass
 
 Message = Any
 """A message object: its fields are attributes, known only when the table is read."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, singledispatch
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from xlanb.display import Displayable
 from xlanb.frames import framed
+from xlanb.lazy_dataclass import dataclass
 from xlanb.tracing import Decision, Edit
 
 if TYPE_CHECKING:

@@ -14,12 +14,13 @@ right answer from the compiler itself, so that an exercise stays correct when th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from html import escape
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from xlanb.errors import MissingPeerError, XlanbError, nearest
+from xlanb.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd

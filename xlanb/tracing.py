@@ -17,12 +17,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from types import FrameType
 from typing import Any, NamedTuple, Protocol, TypeVar, final, overload
 
 from xlanb.contexts import bound
+from xlanb.lazy_dataclass import dataclass
 
 T = TypeVar("T")
 

@@ -13,8 +13,6 @@ data movement (see digits.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.digits import (
     MOVING,
     Digit,
@@ -29,6 +27,7 @@ from xlanb.analysis.digits import (
 from xlanb.analysis.operand_use import is_elementwise
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, PrimitiveType
 
 _FLOATS = (PrimitiveType.F32, PrimitiveType.BF16, PrimitiveType.F16)

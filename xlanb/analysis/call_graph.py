@@ -7,12 +7,11 @@ Source: xla/hlo/analysis/call_graph.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_dataclass import dataclass
 
 _CONTROL = frozenset(
     (

@@ -12,11 +12,11 @@ xla/service/gpu/gpublas_lt_matmul_thunk.cc.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, TupleShape
 
 GEMM = "__cublas$gemm"

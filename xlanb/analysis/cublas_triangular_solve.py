@@ -9,10 +9,11 @@ Source: xla/service/gpu/transforms/triangular_solve_rewriter.cc, xla_data.proto
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_dataclass import dataclass
 
 TARGET = "__cublas$triangularSolve"
 

@@ -14,13 +14,14 @@ Source: xla/service/gpu/cublas_cudnn.h, xla/service/gpu/gpu_conv_runner.cc.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xlanb.analysis.cublas_gemm import config_of
 from xlanb.errors import UnimplementedError
 from xlanb.hlo.attributes import ConvolutionDimensionNumbers, Window, WindowDimension
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, TupleShape
 
 FORWARD = "__cudnn$convForward"

@@ -13,7 +13,7 @@ Source: HloDataflowAnalysis (xla/hlo/analysis/hlo_dataflow_analysis.h), HloAlias
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 
 from xlanb.analysis.dynamic import involves_dynamic
@@ -23,6 +23,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape
 from xlanb.shape.shape import memory_order
 

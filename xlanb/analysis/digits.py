@@ -12,12 +12,12 @@ into other dimensions, and splits a digit if a dimension ends within it:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape
 
 MOVING = frozenset((O.BITCAST, O.COPY, O.RESHAPE, O.TRANSPOSE))

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from xlanb.hlo.module import HloModule
+from xlanb.lazy_dataclass import dataclass
 
 Leaf = tuple[int, ...]
 _INDEX = r"\{([\d,\s]*)\}"

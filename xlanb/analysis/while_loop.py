@@ -5,11 +5,10 @@ Source: xla/hlo/analysis/while_loop_analysis.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 
 _MIRRORED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "NE": "NE", "EQ": "EQ"}
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from xlanb.lazy_dataclass import dataclass
 
 ALIGNMENT = 64
 SMALL_ALIGNMENT = 16

@@ -8,13 +8,14 @@ their caller's position. A loop's condition and body occur once, between the loo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xlanb.analysis.dataflow import FORWARDING, HloDataflowAnalysis, HloValue, Leaf, is_plain_reshape
 from xlanb.errors import CompilationError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, Shape
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlanb.display import Displayable, Plottable
 from xlanb.frames import framed
 from xlanb.hlo.records import InstructionRecord
+from xlanb.lazy_dataclass import dataclass
 from xlanb.stage import size_text
 
 if TYPE_CHECKING:

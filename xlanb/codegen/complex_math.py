@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math as python_math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from xlanb.codegen import math
 from xlanb.codegen.lanes import varies
@@ -12,6 +11,7 @@ from xlanb.codegen.math import INFINITY, NAN
 from xlanb.codegen.values import Number, Value
 from xlanb.errors import UnimplementedError
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
 _EXPONENTS = {32: (62, -66, -40, 100), 64: (510, -600, -400, 700)}

@@ -7,7 +7,6 @@ numbers, strides, dilations, padding and groups.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xlanb.analysis.convolution import multiplies_padding
 from xlanb.codegen import arithmetic
@@ -22,6 +21,7 @@ from xlanb.codegen.values import Value
 from xlanb.hlo.attributes import WindowDimension
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from xlanb.codegen import instructions, polling
 from xlanb.codegen.lanes import Mask, NotAVectorError
 from xlanb.codegen.types import I1, I64, VOID, Type
 from xlanb.codegen.values import Ix, Value, Vector, named
+from xlanb.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from xlanb.codegen.function import Function, Line

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.codegen.elemental import array_of
 from xlanb.codegen.products import accumulator_type
 from xlanb.hlo.attributes import ConvolutionDimensionNumbers, Window, WindowDimension
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, PrimitiveType
 
 

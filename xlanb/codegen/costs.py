@@ -11,7 +11,9 @@ in all families (`COMMON`); those in `BY_FAMILY` may differ.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
+
+from xlanb.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

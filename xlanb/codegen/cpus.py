@@ -14,10 +14,10 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from xlanb.debug_options import environment_number
+from xlanb.lazy_dataclass import dataclass
 
 MAX_THREADS = 64
 """The most threads of any program."""

@@ -9,7 +9,6 @@ Everything else is inlined and remembered per index, so that a value used twice 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from xlanb.codegen import arithmetic
 from xlanb.codegen.elements import Element, parts, real, zero
@@ -22,6 +21,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.diagnostic import with_origin
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, PrimitiveType
 from xlanb.shape.shape import subshape
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from xlanb.codegen import control, instructions, lanes, memory, outlining, polling
@@ -27,6 +26,7 @@ from xlanb.codegen.outlining import PARALLEL, Definition, Outlined, OutlinedBody
 from xlanb.codegen.plan import Choice, Step
 from xlanb.codegen.types import I64, PTR, VOID, Type
 from xlanb.codegen.values import Ix, Number, Value, Vector, named, text_of
+from xlanb.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from xlanb.codegen.module import CodegenTarget, ModuleBuilder

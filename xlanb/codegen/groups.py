@@ -8,11 +8,10 @@ y signed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.codegen.module import CodegenTarget
 from xlanb.codegen.types import BFLOAT, FLOAT, I8, I16, I32, Type
 from xlanb.codegen.values import Value
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
 T = PrimitiveType

@@ -10,7 +10,6 @@ import ctypes
 import importlib
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -29,6 +28,7 @@ from xlanb.hlo.device_groups import DeviceGrid
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.hlo.verifier.collectives import device_count
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, BufferShape, Shape, TupleShape
 
 Array = NDArray[Any]

@@ -7,7 +7,6 @@ nothing is read or written out of bounds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
@@ -15,6 +14,7 @@ from xlanb.codegen.elements import Element, load, store, zero
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.lanes import split
 from xlanb.codegen.values import Value
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape
 from xlanb.shape.shape import common_factors, memory_order
 

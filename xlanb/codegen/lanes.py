@@ -10,12 +10,12 @@ cannot be vectorized raises `NotAVectorError`: the loop is then emitted for one 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlanb.codegen.types import I1, I64, Type
 from xlanb.codegen.values import Ix, Value, Vector
 from xlanb.errors import XlanbError
+from xlanb.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from xlanb.codegen.function import Function

@@ -7,12 +7,12 @@ touches no byte of an element that its mask excludes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlanb.codegen.lanes import LaneIndex, Mask, NotAVectorError, joined, varies
 from xlanb.codegen.types import I1, I32, PTR, VOID, Type
 from xlanb.codegen.values import Ix, Value
+from xlanb.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from xlanb.codegen.function import Function

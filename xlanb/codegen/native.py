@@ -13,13 +13,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from xlanb.codegen.function import Function, Parameter
 from xlanb.codegen.module import CodegenTarget, ModuleBuilder
 from xlanb.codegen.places import Place
 from xlanb.codegen.types import I8, PTR, VOID, Type
 from xlanb.codegen.values import Value
+from xlanb.lazy_dataclass import dataclass
 
 Body = Callable[..., Value | None]
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from itertools import pairwise
 from typing import Protocol
@@ -29,6 +29,7 @@ from xlanb.codegen.parallel import parallel
 from xlanb.codegen.plan import time_text
 from xlanb.codegen.types import I64
 from xlanb.codegen.values import Value, Vector
+from xlanb.lazy_dataclass import dataclass
 
 _LONG = 4
 """The least vectors per row for which the last one may recompute elements.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from xlanb.codegen.control import CodeRegion
 from xlanb.codegen.types import I64, PTR, VOID, Type
 from xlanb.codegen.values import Ix, Value
+from xlanb.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from xlanb.codegen.function import Function, Line, Parameter

@@ -7,11 +7,11 @@ layout. Orderings are LLVM's: monotonic, acquire, release, acq_rel, seq_cst.
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlanb.codegen.types import I1, I8, I32, I64, PTR, Type
 from xlanb.codegen.values import Value
+from xlanb.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from xlanb.codegen.function import Function

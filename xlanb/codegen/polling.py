@@ -13,11 +13,11 @@ machines.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlanb.codegen.types import I1, I64
 from xlanb.codegen.values import Value
+from xlanb.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from xlanb.codegen.function import CodeRegion, Function, Rounds

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from xlanb.codegen.dynamic import packed, sizes_at, unpacked
 from xlanb.codegen.indexing import strides
 from xlanb.errors import ArgumentError
 from xlanb.hlo.module import HloModule
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, Shape, TupleShape
 
 Array = NDArray[Any]

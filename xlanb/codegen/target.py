@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from xlanb.codegen.costs import FAMILIES, Costs, family
+from xlanb.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,11 @@ Each type exists once, so that types are compared by identity. Source: LLVM's La
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import cache
+
+from xlanb.lazy_dataclass import dataclass
 
 
 class TypeKind(Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from typing import TypeVar
 
@@ -37,6 +37,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.hlo.verifier import verify_layouts
+from xlanb.lazy_dataclass import dataclass
 from xlanb.memory import check_addressable, size_text
 from xlanb.spmd.devices.not_merged import NotMergedError
 from xlanb.spmd.optimize import optimize

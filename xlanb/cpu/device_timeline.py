@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from xlanb.hlo.device_groups import DeviceGrid, device_groups, device_pairs
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from xlanb.codegen.signature import ArraySpec
 from xlanb.cpu.object_code import ObjectCode, c_type, check_name, described, needed
 from xlanb.errors import ArgumentError
+from xlanb.lazy_dataclass import dataclass
 
 _CPP_TYPES = {"pred": "bool"}
 

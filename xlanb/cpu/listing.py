@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from xlanb.lazy_dataclass import dataclass
 
 COLUMNS = ("line", "function", "instruction", "operands", "hlo", "vector_bits", "loop")
 

@@ -16,7 +16,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from functools import cache, partial
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from xlanb.cpu.object_cache import environment_folder
 from xlanb.cpu.objects import compile_units
 from xlanb.cpu.runtime import pool
 from xlanb.files import replace_file
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
 _VERSION = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xlanb.codegen.signature import ArraySpec, Signature
 from xlanb.codegen.target import Target
@@ -13,6 +13,7 @@ from xlanb.cpu.codegen.program import Program
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.objects import compile_unit
 from xlanb.errors import CompilationError, UnimplementedError
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
 _T = PrimitiveType

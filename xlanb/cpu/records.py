@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from xlanb.codegen.plan import KernelPlan
 from xlanb.cpu.listing import COLUMNS, instructions
 from xlanb.display import Displayable, Plottable
 from xlanb.frames import framed
+from xlanb.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from xlanb.frames.frame import Frame

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.buffers.buffer_assignment import BufferAssignment
 from xlanb.errors import UnimplementedError
 from xlanb.hlo.diagnostic import origin
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
+from xlanb.lazy_dataclass import dataclass
 from xlanb.memory import ADDRESSABLE, check_addressable, size_text
 from xlanb.shape import MOST_DIMENSIONS, ArrayShape
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from xlanb.evaluator.elementwise import maximum, minimum
 from xlanb.evaluator.values import Array, Value, is_complex, is_floating, narrow, widen
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from xlanb.evaluator.interpreter import Evaluator

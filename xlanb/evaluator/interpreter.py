@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -35,6 +35,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.text.parser import parse
 from xlanb.hooks import Hook
+from xlanb.lazy_dataclass import dataclass
 from xlanb.memory import ADDRESSABLE, out_of_memory, size_text
 from xlanb.shape import MOST_DIMENSIONS, ArrayShape, BufferShape, Shape, TupleShape
 

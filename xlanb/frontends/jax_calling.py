@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from xlanb.boundary import array_of
 from xlanb.errors import ArgumentError
+from xlanb.lazy_dataclass import dataclass
 
 Array = NDArray[Any]
 

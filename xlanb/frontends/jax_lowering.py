@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from xlanb.errors import ArgumentError
 from xlanb.frontends.jax import import_jax, lowered_for
 from xlanb.frontends.jax_wrapped import prepared
+from xlanb.lazy_dataclass import dataclass
 
 _WEEKS_12 = "WEEK_12"
 

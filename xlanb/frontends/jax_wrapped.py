@@ -10,13 +10,13 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from xlanb.frontends.mistakes import is_pending, pending_result
+from xlanb.lazy_dataclass import dataclass
 
 _Call = tuple[tuple[Any, ...], dict[str, Any]]
 

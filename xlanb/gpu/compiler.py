@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
 
 from xlanb.boundary import boundary
 from xlanb.buffers.buffer_assignment import BufferAssignment, assign_buffers
@@ -22,6 +21,7 @@ from xlanb.gpu.policy import GpuPolicy, is_kernel
 from xlanb.gpu.program import LaunchProgram, emit_program
 from xlanb.gpu.target import GpuTarget
 from xlanb.hlo.module import HloModule
+from xlanb.lazy_dataclass import dataclass
 from xlanb.stage import Stage, Stages, exhaust
 from xlanb.transforms.base import PassResult
 from xlanb.transforms.layout.layout_agreement import agree

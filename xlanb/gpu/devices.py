@@ -11,10 +11,11 @@ memory, bandwidth), AMD's and Intel's data sheets.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from xlanb.errors import XlanbError, did_you_mean
+from xlanb.lazy_dataclass import dataclass
 
 KIB = 1 << 10
 MIB = 1 << 20

@@ -5,13 +5,14 @@ Follows xla/service/gpu/gpu_float_support.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xlanb.gpu.backend_config import fusion_config
 from xlanb.gpu.devices import GpuDevice, gpu_device
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 from xlanb.transforms.precision.float_normalization import FloatSupport
 

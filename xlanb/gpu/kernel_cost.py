@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 
 from xlanb.analysis.cost import cost
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, Shape
 
 _SEEN_THROUGH = frozenset((O.BITCAST, O.RESHAPE, O.CONVERT, O.COPY))

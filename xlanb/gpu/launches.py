@@ -8,13 +8,14 @@ conditionals.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from xlanb.gpu.occupancy import Occupancy, occupancy
 from xlanb.gpu.ptx import PtxasOutput, assemble, compile_ptx, find_ptxas
 from xlanb.gpu.target import GpuTarget
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
 

@@ -8,13 +8,14 @@ columns) are contiguous, with the batch not minormost. Sorts and FFTs are row-ma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
 from xlanb.gpu.devices import GpuDevice, gpu_device
 from xlanb.hlo.attributes import ConvolutionDimensionNumbers
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, PrimitiveType, TupleShape
 from xlanb.transforms.layout.layout_constraints import LayoutConstraints, Order, arrays_of, default_order
 

@@ -8,9 +8,9 @@ architecture's unit. Shared memory that the system reserves per block counts too
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from xlanb.gpu.devices import Architecture, GpuDevice
+from xlanb.lazy_dataclass import dataclass
 
 REGISTER_UNIT = 256
 MAX_REGISTERS = 255

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from xlanb.codegen import llvm
 from xlanb.codegen.translation import Form, Passes, translate
 from xlanb.errors import CompilationError, MissingLibraryError
 from xlanb.gpu.target import GpuTarget
+from xlanb.lazy_dataclass import dataclass
 
 LEVEL = 3
 """LLVM's optimization level for IR passes and code."""

@@ -9,12 +9,12 @@ reduce(f32[8,512,64]), dimensions={1}      a column reduction: 8 times 512 rows 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import prod
 from typing import Final
 
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape
 
 WARP_SIZE: Final = 32

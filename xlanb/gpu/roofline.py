@@ -8,11 +8,10 @@ memory's latency.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.gpu.devices import GpuDevice
 from xlanb.gpu.kernel_cost import KernelCost
 from xlanb.gpu.occupancy import Occupancy
+from xlanb.lazy_dataclass import dataclass
 
 LAUNCH_SECONDS = 1e-6
 """The launch overhead assumed by XLA's model of fusion times."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from xlanb.codegen.costs import COMMON, Costs
 from xlanb.errors import CompilationError
 from xlanb.gpu.devices import GpuDevice
+from xlanb.lazy_dataclass import dataclass
 
 _PTX_VERSIONS = (((12, 0), 87), ((10, 3), 88), ((10, 0), 86), ((9, 0), 80), ((0, 0), 80))
 """The first version of PTX (times ten) that supports a compute capability."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 import numpy as np
+
+from xlanb.lazy_dataclass import dataclass
 
 Array = np.ndarray[Any, Any]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 
 from xlanb.display import Displayable
+from xlanb.lazy_dataclass import dataclass
 from xlanb.stage import named_parts, size_text
 
 

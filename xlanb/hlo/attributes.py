@@ -5,7 +5,9 @@ Source: xla_data.proto.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from xlanb.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -20,6 +19,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.replica_groups import replica_groups
 from xlanb.hlo.verifier.collectives import group_mode
+from xlanb.lazy_dataclass import dataclass
 
 _O = HloOpcode
 _PERMUTES: Final = frozenset((_O.COLLECTIVE_PERMUTE, _O.COLLECTIVE_PERMUTE_START))

@@ -8,8 +8,9 @@ which XLA prints them (hlo_instructions.cc). Semantics are XLA's
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from xlanb.lazy_dataclass import dataclass
 
 VARIADIC = None
 

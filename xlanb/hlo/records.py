@@ -7,7 +7,7 @@ snapshot before, so `before is after` says whether anything changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from xlanb.hlo.attributes import NO_METADATA, OpMetadata
 from xlanb.hlo.calling import CallingConvention
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hooks import Hook
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import Shape
 from xlanb.stage import named_parts, size_text
 

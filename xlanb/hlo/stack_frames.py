@@ -8,12 +8,13 @@ Source: HloModule::CanonicalizeStackFrameIds in xla/hlo/ir/hlo_module.cc.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeVar
 
 from xlanb.hlo.attributes import StackFrame
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.names import escape
+from xlanb.lazy_dataclass import dataclass
 
 _Key = TypeVar("_Key")
 

@@ -6,7 +6,6 @@ Source of the configuration: tensorflow/compiler/tf2xla/tf2xla.proto, message Co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from xlanb.graph.graph import Graph
 from xlanb.graph.graphdef.attr_values import data_type, new_message, shape_from_proto
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.hlo import HloModule
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape.primitive_type import from_dtype
 from xlanb.shape.shape import ArrayShape, array
 from xlanb.tf2xla.compiler import Argument, lower

@@ -6,9 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Generator, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Generic, TypeVar
 
+from xlanb.lazy_dataclass import dataclass
 from xlanb.threads import Latch
 
 _LONGEST_PAUSE: Final = 1.0  # seconds that others wait for manually stepped work

@@ -17,7 +17,6 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import copy_context
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -27,6 +26,7 @@ from xlanb.debug_options import current
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
 from xlanb.graph.limits import stored
+from xlanb.lazy_dataclass import dataclass
 from xlanb.logs import VLog
 from xlanb.runtime.claims import Claims, Pending
 from xlanb.tf2xla.compiler import Argument, CompilationResult

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from xlanb.display import Displayable
+from xlanb.lazy_dataclass import dataclass
 from xlanb.runtime.step_stats import StepStats, timeline_figure
 
 if TYPE_CHECKING:

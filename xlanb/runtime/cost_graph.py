@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation
+from xlanb.lazy_dataclass import dataclass
 from xlanb.runtime.step_stats import CPU, NodeExecStats, StepStats
 
 

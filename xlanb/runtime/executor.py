@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from xlanb.graph.graph import Graph
 from xlanb.graph.op_library import op_has_side_effects
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.ops import find_op
+from xlanb.lazy_dataclass import dataclass
 from xlanb.runtime.compilation_cache import CompilationCache
 from xlanb.runtime.dataflow import CONTROL_FLOW, DataflowPlan, DataflowRun, has_control_flow
 from xlanb.runtime.host.lists import VARIANT_KERNELS

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from os import PathLike
 from typing import Any
 
@@ -21,6 +21,7 @@ from xlanb.graph.operation import Operation, Tensor
 from xlanb.hlo import HloModule
 from xlanb.hlo.attributes import OpMetadata
 from xlanb.hlo.proto import HloSnapshot
+from xlanb.lazy_dataclass import dataclass
 from xlanb.runtime.graph_program import VARIABLES, extract_result, inputs_of
 from xlanb.runtime.session import Session
 from xlanb.shape.shape import ArrayShape

@@ -6,12 +6,12 @@ Variables are read before a call and assigned after it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from xlanb.graph.binding import Binding
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Tensor
+from xlanb.lazy_dataclass import dataclass
 from xlanb.tf2xla.compiler import CompilationResult
 
 

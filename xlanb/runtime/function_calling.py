@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from xlanb.errors import ArgumentError
 from xlanb.graph.builders import nest
+from xlanb.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from xlanb.gpu.devices import GpuDevice
 from xlanb.gpu.kernel_cost import KernelCost
 from xlanb.gpu.occupancy import Occupancy
 from xlanb.gpu.roofline import Estimate, duration
+from xlanb.lazy_dataclass import dataclass
 from xlanb.stage import named_parts, size_text
 from xlanb.wording import counted
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 
 from xlanb.codegen.deep import deep
@@ -31,6 +31,7 @@ from xlanb.gpu.roofline import Estimate, estimate
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.python_lines import place_text
 from xlanb.hlo.text.printer import computation_text
+from xlanb.lazy_dataclass import dataclass
 from xlanb.runtime.gpu_program import GpuKernel, GpuProgram, KernelCode
 from xlanb.runtime.gpu_program import Launch as TimedLaunch
 from xlanb.wording import counted

@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from xlanb.frontends.jax_calling import JaxCalling
 from xlanb.frontends.jax_wrapped import Static
 from xlanb.graph.binding import python_signature
 from xlanb.graph.extensions import flatten_foreign_call
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import TupleShape
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ Each is compiled once per signature and cached.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from xlanb.cpu.records import CacheRecord, ExecutionRecord
 from xlanb.debug_options import current
 from xlanb.errors import CancelledError, GraphError
 from xlanb.graph.operation import Operation, Tensor
+from xlanb.lazy_dataclass import dataclass
 from xlanb.logs import VLog
 from xlanb.runtime.claims import watched
 from xlanb.runtime.compilation_cache import (

@@ -7,7 +7,6 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from xlanb.cpu import pipeline
 from xlanb.cpu.executable import Executable
 from xlanb.errors import ArgumentError, DataLossError
 from xlanb.hlo import HloModule
+from xlanb.lazy_dataclass import dataclass
 from xlanb.runtime.jit import compile as compile_program
 from xlanb.runtime.npz import read_npz
 from xlanb.shape import Shape, TupleShape

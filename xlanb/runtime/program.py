@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from xlanb.frontends.mistakes import check_no_named, no_program, wrong_call
 from xlanb.frontends.stablehlo import BYTECODE, parse_text
 from xlanb.graph.extensions import make_tf_function
 from xlanb.hlo import HloModule
+from xlanb.lazy_dataclass import dataclass
 
 
 def to_module(x: Any, /, *args: Any, **named: Any) -> HloModule:

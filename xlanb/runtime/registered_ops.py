@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlanb.clustering.xla_kernels import CPU_JIT, GPU_JIT, kernel_constraints
 from xlanb.graph.gradients import registry as gradients
 from xlanb.graph.ops import OpDef, get_op, op_names
+from xlanb.lazy_dataclass import dataclass
 from xlanb.runtime.dataflow import CONTROL_FLOW
 from xlanb.runtime.host.ops import host_kernel
 from xlanb.tf2xla.registry import kernel

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeGuard, runtime_checkable
 
@@ -20,6 +19,7 @@ from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.default_session import pop_session, push_session, session_scope
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation, Tensor
+from xlanb.lazy_dataclass import dataclass
 from xlanb.memory import out_of_memory
 from xlanb.runtime.claims import Claims, watched
 from xlanb.runtime.compilation_cache import CompilationCache

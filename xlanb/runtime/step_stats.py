@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -28,6 +28,7 @@ from xlanb.graph.operation import Operation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hooks import Hook
+from xlanb.lazy_dataclass import dataclass
 from xlanb.stage import Stage
 from xlanb.tracing import CompilationStarted, Event, StageFinished
 

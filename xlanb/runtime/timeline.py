@@ -12,9 +12,10 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from xlanb.lazy_dataclass import dataclass
 from xlanb.runtime.config import RunMetadata
 from xlanb.runtime.step_stats import (
     CPU,

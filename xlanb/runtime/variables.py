@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from xlanb.errors import UninitializedError
+from xlanb.lazy_dataclass import dataclass
 
 Array = np.ndarray[Any, Any]
 _T = TypeVar("_T")

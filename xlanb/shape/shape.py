@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from xlanb.display import Displayable
 from xlanb.errors import ShapeError
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape.primitive_type import PrimitiveType, from_dtype
 
 Index = tuple[int, ...]

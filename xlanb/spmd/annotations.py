@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from xlanb.errors import XlanbError
@@ -23,6 +22,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.python_lines import place_text
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape
 from xlanb.spmd.conversions import from_hlo_sharding, to_hlo_sharding
 from xlanb.spmd.hlo_sharding import HloSharding

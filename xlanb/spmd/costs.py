@@ -17,11 +17,11 @@ other work, so use it to compare two plans, not to predict a run time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from xlanb.errors import UnimplementedError, XlanbError, nearest
+from xlanb.lazy_dataclass import dataclass
 
 
 class Topology(Enum):

@@ -9,7 +9,6 @@ elsewhere has neither, and its card says what the module alone shows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +16,7 @@ from xlanb.display import Displayable
 from xlanb.frames import framed
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.python_lines import place_text
+from xlanb.lazy_dataclass import dataclass
 from xlanb.memory import size_text
 from xlanb.shape import ArrayShape
 from xlanb.spmd.annotations import annotation_of, annotations_after, axes_named, sharding_words

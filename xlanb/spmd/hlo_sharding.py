@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from functools import cached_property, lru_cache
 from typing import Any, Final
@@ -26,6 +26,7 @@ from xlanb.errors import XlanbError
 from xlanb.hlo.text.lexer import Cursor
 from xlanb.hlo.text.parse_sharding import canonical_iota, parse_sharding, sharding_elements, tuple_sharding
 from xlanb.hooks import Hook
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, Shape, TupleShape
 
 Devices = npt.NDArray[np.int64]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy.typing as npt
 
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
+from xlanb.lazy_dataclass import dataclass
 
 _MESH = re.compile(r"(?:#sdy\.mesh|mesh)?<\[(?P<axes>[^\]]*)\](?:,\s*device_ids\s*=\s*\[(?P<ids>[^\]]*)\])?>")
 _AXIS = re.compile(r'"((?:[^"\\]|\\.)*)"\s*=\s*(\d+)')

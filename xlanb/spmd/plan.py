@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +22,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.python_lines import place_text
 from xlanb.hlo.records import ModuleRecord
+from xlanb.lazy_dataclass import dataclass
 from xlanb.memory import size_text
 from xlanb.spmd.costs import Interconnect, bytes_moved, interconnect, seconds, seconds_text
 from xlanb.spmd.device_axes import axes_of_groups, axes_of_pairs, axes_text

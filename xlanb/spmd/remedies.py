@@ -7,13 +7,14 @@ checks it: it compiles the changed program and compares the plans.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlanb.display import Displayable
 from xlanb.frames import framed
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
+from xlanb.lazy_dataclass import dataclass
 from xlanb.memory import size_text
 from xlanb.shape import ArrayShape
 from xlanb.spmd.annotations import (

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NoReturn
 
 from xlanb.errors import XlanbError
+from xlanb.lazy_dataclass import dataclass
 from xlanb.spmd.mesh import Mesh
 
 SHARDING = "xla.sdy.sharding"

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from xlanb.lazy_dataclass import dataclass
 from xlanb.spmd.hlo_sharding import Devices, HloSharding, ShardingType, as_listed
 
 

@@ -13,7 +13,6 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -28,6 +27,7 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.hlo.verifier import verify_layouts
 from xlanb.hooks import Hook
+from xlanb.lazy_dataclass import dataclass
 from xlanb.tracing import because, is_observed
 from xlanb.transforms.purpose import purpose_of
 from xlanb.transforms.side_effects import Effects, certain_effects, lost

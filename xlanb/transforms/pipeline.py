@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -21,6 +21,7 @@ from xlanb.errors import PassError, nearest
 from xlanb.gc_thresholds import raised_gc_thresholds
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.records import ModuleRecord
+from xlanb.lazy_dataclass import dataclass
 from xlanb.tracing import Decision, Predicate, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass, PassRegistry, PassResult, execute
 

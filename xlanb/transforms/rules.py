@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, TypeAlias, final
 
@@ -27,6 +27,7 @@ from xlanb.conditions import Condition, asked_names, holding_beyond
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_dataclass import dataclass
 from xlanb.tracing import (
     Cause,
     Decision,

@@ -8,9 +8,10 @@ check each pass against its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Flag, auto
 from functools import cached_property
+
+from xlanb.lazy_dataclass import dataclass
 
 
 class Loss(Flag):

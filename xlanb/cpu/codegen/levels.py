@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from xlanb.lazy_dataclass import dataclass
 
 _LINES = 400
 """Kernels of more lines are not considered."""

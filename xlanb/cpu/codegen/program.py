@@ -10,7 +10,7 @@ temp      the arena of the buffer assignment
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ from xlanb.errors import CompilationError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 from xlanb.memory import out_of_memory
 from xlanb.shape import PrimitiveType
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from xlanb.codegen.function import PARALLEL, Function
 from xlanb.codegen.types import VOID
+from xlanb.lazy_dataclass import dataclass
 
 _MOST_LINES = 300
 """The most lines of a kernel to parse: contexts are small, and so are kernels that only call."""

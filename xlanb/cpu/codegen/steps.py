@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from typing import TypeAlias
 
@@ -44,6 +44,7 @@ from xlanb.codegen.target import Target
 from xlanb.codegen.types import I8, I64, PTR, VOID
 from xlanb.codegen.values import Ix, Value
 from xlanb.cpu.codegen.static_calls import DIRECT, StaticCall, Word, static_calls
+from xlanb.lazy_dataclass import dataclass
 
 _WORDS = 4
 """Words per pointer."""

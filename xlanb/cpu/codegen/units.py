@@ -9,7 +9,7 @@ uses one has a copy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from xlanb.codegen.function import Function
 from xlanb.codegen.module import ModuleBuilder
@@ -17,6 +17,7 @@ from xlanb.codegen.outlining import Definition, OutlinedBody, thunk
 from xlanb.codegen.target import Target
 from xlanb.cpu.codegen.levels import is_light
 from xlanb.cpu.codegen.steps import STEPS, ProgramStep, ProgramSteps, run_text, steps_of, steps_text
+from xlanb.lazy_dataclass import dataclass
 
 _PASSES_COST = 2.5
 """The relative cost of a line that goes through LLVM's passes."""

@@ -7,7 +7,6 @@ kernel of its own is a contraction (see `conv`). What cannot be vectorized there
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
@@ -32,6 +31,7 @@ from xlanb.cpu.emitters.matmul.lanes import can_load
 from xlanb.cpu.emitters.matmul.literals import with_literal
 from xlanb.cpu.emitters.matmul.plan import MatmulPlan, plan
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.lazy_dataclass import dataclass
 
 _BLOCK = 512
 """The number of results checked for NaN at a time."""

@@ -9,7 +9,7 @@ contiguous along the target's fastest axis, a band of squares transposed in regi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from xlanb.codegen.costs import COMMON
@@ -25,6 +25,7 @@ from xlanb.cpu.emitters.matmul.contraction import ContractionAxis, merged
 from xlanb.cpu.emitters.matmul.grid import PART, Span, Work, call_part, emit_grid, even
 from xlanb.cpu.emitters.matmul.lanes import Lanes, has_masks, lanes_of
 from xlanb.cpu.emitters.matmul.shared import ROUTINE, types_text
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
 _UNITS = {1: PrimitiveType.U8, 2: PrimitiveType.U16, 4: PrimitiveType.U32, 8: PrimitiveType.U64}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from xlanb.codegen.elemental import Elemental, Leaf
 from xlanb.codegen.function import Function
@@ -14,6 +13,7 @@ from xlanb.codegen.values import Value
 from xlanb.errors import CompilationError
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 
 
 @dataclass(eq=False)

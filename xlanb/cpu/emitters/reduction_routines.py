@@ -6,7 +6,6 @@ They reduce along rows or across them; threads share the parts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from xlanb.codegen.types import PTR
 from xlanb.codegen.values import Number, Value
 from xlanb.cpu.emitters.matmul.grid import PART, call_part
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
 _UNROLL = 4

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from xlanb.analysis.dataflow import is_plain_reshape
@@ -20,6 +19,7 @@ from xlanb.codegen.indexing import order, same_order
 from xlanb.cpu.emitters.vector_plan import HARD, plan
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape
 
 T = TypeVar("T", bound=Hashable)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
 from xlanb.analysis.dataflow import is_plain_reshape
@@ -26,6 +26,7 @@ from xlanb.cpu.emitters.reduction_routines import scale as scale_all
 from xlanb.cpu.emitters.reductions import PARTS
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
 T = PrimitiveType

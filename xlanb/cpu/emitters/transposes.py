@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlanb.codegen import costs, views
@@ -24,6 +23,7 @@ from xlanb.cpu.emitters.copies import Copy, emit_copy, is_transposing
 from xlanb.cpu.emitters.matmul.contraction import ContractionAxis
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ The choice depends on the instructions that a kernel inlines.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xlanb.codegen.costs import COMMON, Costs
 from xlanb.codegen.elemental import Leaf, array_of, elementwise_chain
@@ -15,6 +15,7 @@ from xlanb.codegen.indexing import order, same_order
 from xlanb.cpu.emitters.variadic import choice
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, PrimitiveType
 
 ALL = 1 << 30

@@ -15,7 +15,6 @@ Invariants
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 
 from xlanb.codegen.function import Function
 from xlanb.codegen.native import NativeFunction, NativeModule, null
@@ -32,6 +31,7 @@ from xlanb.cpu.runtime.layouts import (
     TableLayout,
 )
 from xlanb.cpu.runtime.system import element, is_null
+from xlanb.lazy_dataclass import dataclass
 
 CALL, ENTRY = "xlanb.call", "xlanb.entry"
 _READABLE = 0x101

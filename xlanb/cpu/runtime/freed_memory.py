@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from dataclasses import dataclass
 
 from xlanb.codegen.function import Function
 from xlanb.codegen.native import NativeFunction, NativeModule, NativeVariable, null
@@ -26,6 +25,7 @@ from xlanb.codegen.types import I32, I64, PTR, VOID
 from xlanb.codegen.values import Value
 from xlanb.cpu.runtime import system
 from xlanb.cpu.runtime.system import is_null
+from xlanb.lazy_dataclass import dataclass
 from xlanb.memory import available_bytes
 
 LIMIT = "xlanb.memory.limit"

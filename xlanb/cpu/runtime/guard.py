@@ -34,7 +34,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from xlanb.codegen.function import Function
@@ -47,6 +46,7 @@ from xlanb.cpu.runtime import system
 from xlanb.cpu.runtime.layouts import Cancellation, FrameLayout, Record
 from xlanb.cpu.runtime.system import is_null
 from xlanb.cpu.runtime.watcher import Watcher, write_watcher
+from xlanb.lazy_dataclass import dataclass
 
 OK, CANCELLED, RAISED, NO_MEMORY = range(4)
 """Results of `xlanb.guard`: the program has ended; it was cancelled; a Python exception is set (by

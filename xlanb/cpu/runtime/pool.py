@@ -37,7 +37,6 @@ import ctypes
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from xlanb.codegen import jit
@@ -55,6 +54,7 @@ from xlanb.cpu.runtime import guard, processors, system
 from xlanb.cpu.runtime.bridge import bridge
 from xlanb.cpu.runtime.layouts import Record, TimeSpec
 from xlanb.cpu.runtime.processors import Processors, QuotaFiles
+from xlanb.lazy_dataclass import dataclass
 
 _LOCK = threading.RLock()
 FRONT, END = 1, 1 << 16

@@ -20,7 +20,6 @@ Invariants
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 
 from xlanb.codegen.cpus import MAX_THREADS, Quota
 from xlanb.codegen.function import Function
@@ -29,6 +28,7 @@ from xlanb.codegen.places import Place, word_at
 from xlanb.codegen.types import I8, I32, I64, PTR, VOID
 from xlanb.codegen.values import Value
 from xlanb.cpu.runtime import system
+from xlanb.lazy_dataclass import dataclass
 
 LIMIT, QUOTAS, LOOK = "xlanb.pool.limit", "xlanb.pool.quotas", "xlanb.pool.look"
 """Functions for Python: set the limit (0: none); set the quotas' files (an array of `QuotaFiles`

@@ -10,8 +10,6 @@ Invariants
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.codegen.function import Function
 from xlanb.codegen.native import NativeFunction, NativeModule, NativeVariable, null, stack
 from xlanb.codegen.places import Fields, fence
@@ -20,6 +18,7 @@ from xlanb.codegen.values import Value
 from xlanb.cpu.runtime import system
 from xlanb.cpu.runtime.layouts import Record, TimeSpec
 from xlanb.cpu.runtime.system import is_null
+from xlanb.lazy_dataclass import dataclass
 
 _TICK = 50_000_000
 """Nanoseconds between two checks of the watcher."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from xlanb.errors import LiteralError, XlanbError
 from xlanb.frontends.stablehlo.ir import TensorType
 from xlanb.frontends.stablehlo.lexer import MlirCursor
 from xlanb.frontends.stablehlo.source import placed
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
 Array = np.ndarray[Any, Any]

@@ -4,9 +4,10 @@ interpretation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
 

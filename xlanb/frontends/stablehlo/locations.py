@@ -8,11 +8,11 @@ further frames.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from xlanb.frontends.stablehlo.lexer import MlirCursor
 from xlanb.hlo.attributes import NO_METADATA, OpMetadata
+from xlanb.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from xlanb.codegen.elemental import Leaf, array_of, flat, pack
 from xlanb.codegen.elements import Element, load, register, store
@@ -29,6 +28,7 @@ from xlanb.gpu.emitters.loops import store_elements
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, PrimitiveType
 
 _LEAST = 32

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xlanb.codegen.elemental import Leaf, array_of
 from xlanb.codegen.elements import Element, load, real, store
@@ -23,6 +22,7 @@ from xlanb.gpu.emitters.kernel import GpuKernelFunction, Lowering
 from xlanb.gpu.emitters.updates import put_in_place
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, PrimitiveType
 
 _MOST_TILE = 2048

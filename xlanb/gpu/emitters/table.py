@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from xlanb.errors import UnimplementedError
 from xlanb.gpu.emitters import dots, reductions, rows, transposes
@@ -15,6 +14,7 @@ from xlanb.gpu.emitters.updates import emit_scatter, emit_update, updates_in_pla
 from xlanb.hlo.diagnostic import with_origin
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 
 Emit = Callable[[Lowering], None]
 

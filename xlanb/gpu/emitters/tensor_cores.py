@@ -10,7 +10,6 @@ Source: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from xlanb.codegen.elemental import array_of
@@ -21,6 +20,7 @@ from xlanb.codegen.values import Value
 from xlanb.gpu.devices import GpuDevice
 from xlanb.gpu.emitters.kernel import GpuKernelFunction
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
 T = PrimitiveType

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from xlanb.codegen.elemental import array_of
@@ -22,6 +21,7 @@ from xlanb.gpu.emitters.kernel import GpuKernelFunction, Lowering
 from xlanb.gpu.emitters.loops import store_elements
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 
 _SIDE = 32
 _ROWS = 8

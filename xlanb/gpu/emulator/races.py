@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.types import I1, I32, I64, PTR
 from xlanb.codegen.values import Value
 from xlanb.gpu.launches import KernelLaunch, LaunchedCode
+from xlanb.lazy_dataclass import dataclass
 
 ACCESS = "xlanb.emu.access"
 _READ, _WRITE, _ATOMIC = range(3)

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xlanb.errors import CompilationError
 from xlanb.gpu.launches import LaunchedCode
+from xlanb.lazy_dataclass import dataclass
 
 WAITS_FOR_NOTHING, WAITS_FOR_BLOCK, WAITS_FOR_WARP = 0, 1, 2
 """What a thread waits for: it has ended, a barrier, its warp."""

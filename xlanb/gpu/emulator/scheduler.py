@@ -10,7 +10,6 @@ block continues when every thread of it waits or has ended.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xlanb.codegen.function import Function, Parameter
 from xlanb.codegen.memory import Pointer
@@ -29,6 +28,7 @@ from xlanb.gpu.emulator.rewriting import (
     rewritten,
 )
 from xlanb.gpu.launches import LaunchedCode
+from xlanb.lazy_dataclass import dataclass
 
 OK, DIVERGED = 0, 1
 """What `run` gives: all threads have ended; lanes of a warp wait for others that do not come."""

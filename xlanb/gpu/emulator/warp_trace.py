@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlanb.display import Displayable
 from xlanb.errors import ArgumentError, nearest
+from xlanb.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,7 +6,6 @@ Follows xla/service/gpu/hlo_fusion_analysis.h.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from math import prod
@@ -20,6 +19,7 @@ from xlanb.gpu.model.fusion_view import FusionView
 from xlanb.gpu.reductions import dimensions_of, is_real_reduction_hero
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, Shape
 from xlanb.transforms.bitcasts import is_bitcast
 

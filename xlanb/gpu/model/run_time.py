@@ -7,12 +7,12 @@ Numbers are rounded to single precision where XLA rounds them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from xlanb.gpu.devices import GpuDevice
+from xlanb.lazy_dataclass import dataclass
 
 TICKS_PER_MICROSECOND: Final = 4000
 LAUNCH_OVERHEAD: Final = TICKS_PER_MICROSECOND

@@ -12,7 +12,6 @@ different tiles is computed twice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from math import prod
 from typing import Any, Final, NamedTuple
@@ -25,6 +24,7 @@ from xlanb.gpu.model.fusion_view import FusionView
 from xlanb.gpu.model.run_time import RunTime, compute_time, read_time, seconds
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, TupleShape
 
 _MAX_ELEMENTS: Final = 1048576

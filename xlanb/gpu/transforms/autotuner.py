@@ -16,7 +16,7 @@ selects an algorithm at run time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from xlanb.analysis.call_graph import nonfusion_computations
@@ -26,6 +26,7 @@ from xlanb.gpu.transforms.dot_search_space import TritonDot, default_config
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.reason import reason
 

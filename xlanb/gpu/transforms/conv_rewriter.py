@@ -15,7 +15,7 @@ computes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Final
 
@@ -28,6 +28,7 @@ from xlanb.hlo.attributes import ConvolutionDimensionNumbers, Window, WindowDime
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType as T
 from xlanb.shape.shape import array, tuple_of
 from xlanb.transforms.base import HloPass

@@ -13,7 +13,7 @@ Only the entry computation is visited: in loops, a copy may share a buffer with 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from xlanb.analysis.operand_use import is_elementwise
@@ -25,6 +25,7 @@ from xlanb.gpu.reductions import is_reduction_of_rows_or_columns
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import TupleShape
 from xlanb.shape.shape import tuple_of
 from xlanb.tracing import Decision, because, current_cause, emit, is_observed

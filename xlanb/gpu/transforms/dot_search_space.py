@@ -12,12 +12,13 @@ with the XLA:GPU of JAX 0.10.2.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isqrt, prod
 from typing import Any, Final
 
 from xlanb.gpu.devices import GpuDevice
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.lazy_dataclass import dataclass
 
 _MAX_WARPS_PER_SCHEDULER: Final = 5
 _SCHEDULERS: Final = 4

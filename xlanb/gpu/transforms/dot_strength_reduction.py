@@ -11,7 +11,7 @@ is reduced here too if the right operand's contracting dimension is its last.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -24,6 +24,7 @@ from xlanb.gpu.triton.support_legacy import UNSET, elements_of, free_dimensions,
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape
 from xlanb.shape import PrimitiveType as T
 from xlanb.transforms.base import HloPass

@@ -13,7 +13,6 @@ copied without a kernel that reads the offset.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import CallGraph, nonfusion_computations
 from xlanb.gpu.backend_config import changed
@@ -21,6 +20,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.reason import reason

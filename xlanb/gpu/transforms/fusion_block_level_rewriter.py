@@ -12,7 +12,7 @@ fastest one by the performance model.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from xlanb.conditions import Condition, asked, first_failing, objecting
@@ -28,6 +28,7 @@ from xlanb.gpu.triton import support
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, PrimitiveType, TupleShape
 from xlanb.tracing import Decision, because, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass

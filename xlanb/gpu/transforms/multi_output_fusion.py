@@ -13,7 +13,7 @@ PRODUCER_CONDITIONS list what must hold, in order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from xlanb.conditions import Condition, asked_names, first_failing, objecting, predicates_of
@@ -36,6 +36,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, TupleShape
 from xlanb.tracing import Decision, because, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass

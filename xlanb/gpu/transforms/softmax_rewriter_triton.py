@@ -12,7 +12,7 @@ kernel a row stays in registers. Its sides may contain elementwise instructions 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import pairwise
 from typing import Final
@@ -31,6 +31,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import Shape
 from xlanb.tracing import unobserved
 from xlanb.transforms.base import HloPass

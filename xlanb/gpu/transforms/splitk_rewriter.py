@@ -13,7 +13,7 @@ launch and the memory of the sum.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from math import ceil
 from typing import Final, NamedTuple
@@ -30,6 +30,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, Layout
 from xlanb.shape import PrimitiveType as T
 from xlanb.shape.primitive_type import BY_TEXT

@@ -6,7 +6,7 @@ Follows xla/service/gpu/triton_fusion_analysis.cc.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xlanb.gpu.triton.tiling_propagation import (
     WHOLE,
@@ -21,6 +21,7 @@ from xlanb.gpu.triton.tiling_propagation import (
     side_of_result,
 )
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, Layout
 
 

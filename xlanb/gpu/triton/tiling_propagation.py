@@ -15,7 +15,7 @@ of an instruction's memory. The emitter can follow it as long as its fragments a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -25,6 +25,7 @@ from xlanb.gpu.triton import support_legacy
 from xlanb.gpu.triton.support_legacy import free_dimensions
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape
 from xlanb.transforms.bitcasts import is_bitcast
 

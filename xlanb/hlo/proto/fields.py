@@ -9,7 +9,6 @@ Source: hlo_instructions.cc: ToProtoImpl, CreateFromProto.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from xlanb.errors import HloParseError
@@ -22,6 +21,7 @@ from xlanb.hlo.proto.shapes import (
     shape_from_proto,
     shape_to_proto,
 )
+from xlanb.lazy_dataclass import dataclass
 from xlanb.protos import Message
 from xlanb.shape import Shape
 

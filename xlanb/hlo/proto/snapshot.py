@@ -9,7 +9,6 @@ Source: xla/service/hlo.proto.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from xlanb.hlo.proto.reader import module_of
 from xlanb.hlo.proto.schema import SCHEMA
 from xlanb.hlo.proto.shapes import literal_from_proto, literal_to_proto
 from xlanb.hlo.proto.writer import module_message
+from xlanb.lazy_dataclass import dataclass
 from xlanb.protos import Message, decode
 from xlanb.shape import Literal, Shape, TupleShape
 

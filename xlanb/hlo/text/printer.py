@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from xlanb.errors import ShapeError
@@ -41,6 +41,7 @@ from xlanb.hlo.text.parse_metadata import (
 )
 from xlanb.hlo.text.parse_sharding import sharding_elements
 from xlanb.hlo.text.spelling import spelled, spelled_header
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType, Shape, TupleShape
 
 

@@ -9,7 +9,7 @@ texts give them: no pass changes them, and neither does reading.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xlanb.boundary import boundary
 from xlanb.errors import HloParseError, LiteralError, ShapeError
@@ -24,6 +24,7 @@ from xlanb.hlo.text.lexer import Cursor, check_characters
 from xlanb.hlo.text.parse_instruction import InstructionParser
 from xlanb.hlo.text.parse_scope import ParseScope
 from xlanb.hlo.text.parser import ModuleParser
+from xlanb.lazy_dataclass import dataclass
 
 _BLOCK = re.compile(r"[^\n]*\{\n(?:[^}\n][^\n]*\n)*\}[^\n]*(?=\s*(?:\Z|%|ENTRY\b))")
 """A computation as XLA prints it, up to the line of its closing brace."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from xlanb.errors import GraphError, UninitializedError
 from xlanb.files import read_regular
 from xlanb.graph.limits import LARGEST_FILE
 from xlanb.graph.operation import Operation
+from xlanb.lazy_dataclass import dataclass
 from xlanb.runtime.host.ops import HostState, host
 from xlanb.runtime.resources import OutOfRangeError, Resources
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from xlanb.errors import GraphError
 from xlanb.graph.operation import Operation
+from xlanb.lazy_dataclass import dataclass
 from xlanb.runtime.host.ops import HostState, check_rank, host
 
 Array = np.ndarray[Any, Any]

@@ -9,13 +9,13 @@ import base64
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from xlanb.errors import GraphError, GraphValueError
 from xlanb.graph.operation import Operation
+from xlanb.lazy_dataclass import dataclass
 from xlanb.runtime.fingerprint import fingerprint64
 from xlanb.runtime.host.ops import HostState, host
 from xlanb.runtime.host.regular_expressions import Re2Pattern, compiled

@@ -6,12 +6,12 @@ Covers the operations that treat elements along a dimension independently.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from xlanb.hlo.attributes import WindowDimension
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 from xlanb.spmd.devices.writing import dimensions
 
 

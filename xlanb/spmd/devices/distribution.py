@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from xlanb.errors import ArgumentError
 from xlanb.evaluator.values import Value
 from xlanb.hlo.device_groups import DeviceGrid
 from xlanb.hlo.module import HloModule
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, Shape, TupleShape
 from xlanb.spmd.devices.split import parts_of, shards, tiling, whole_value
 

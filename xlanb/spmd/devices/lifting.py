@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import Shape, TupleShape
 from xlanb.shape.shape import tuple_of
 from xlanb.spmd.devices.axes import Axes, DeviceAxis, axes_of

@@ -18,10 +18,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from xlanb.errors import CancelledError, DeviceError
+from xlanb.lazy_dataclass import dataclass
 
 TIMEOUT: Final = 10.0
 """Seconds without any arrival after which a device counts as late."""

@@ -7,7 +7,6 @@ may therefore hold elements beyond the end of the whole array; splitting fills t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 from xlanb.errors import ArgumentError, EvaluationError, UnimplementedError
 from xlanb.evaluator.values import Array, Value
 from xlanb.hlo.text.parse_sharding import sharding_elements
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, Shape, TupleShape
 from xlanb.spmd.hlo_sharding import HloSharding
 

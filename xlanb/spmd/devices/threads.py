@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -18,6 +18,7 @@ from xlanb.evaluator.participant import Meaning, Participant, running_on
 from xlanb.evaluator.values import Value
 from xlanb.hlo.device_groups import DeviceGrid
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.lazy_dataclass import dataclass
 from xlanb.spmd.devices.rendezvous import TIMEOUT, Rendezvous
 from xlanb.threads import Helper, Latch
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from xlanb.hlo.attributes import SliceDimension
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape
 from xlanb.spmd.devices.writing import Writer, dimensions, of_size, splat
 

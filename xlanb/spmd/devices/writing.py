@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +23,7 @@ from xlanb.hlo.attributes import SliceDimension
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, Literal, PrimitiveType, Shape
 from xlanb.spmd.devices.not_merged import NotMergedError
 

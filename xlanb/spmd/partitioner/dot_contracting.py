@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlanb.hlo.attributes import Window
+from xlanb.lazy_dataclass import dataclass
 from xlanb.spmd.hlo_sharding import HloSharding
 from xlanb.spmd.partitioner.causes import CauseKind
 from xlanb.spmd.partitioner.dot_case import DotCase, GroupedShardings, numbers, sum_along_sharding_dims, transposed

@@ -6,11 +6,12 @@ A convolution is treated as a dot.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from xlanb.hlo.attributes import WindowDimension
+from xlanb.lazy_dataclass import dataclass
 from xlanb.spmd.partitioner.utilities import shard_count_at_dim
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ The sliced dimensions are whole on every device, or the update is within one sha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, PrimitiveType
 from xlanb.spmd.partitioner.utilities import (
     create_r0,

@@ -13,10 +13,11 @@ index passthrough    the indices are split: each device gathers its part of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, PrimitiveType
 from xlanb.spmd.hlo_sharding import HloSharding
 from xlanb.spmd.partitioner.causes import CauseKind

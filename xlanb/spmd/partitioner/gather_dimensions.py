@@ -8,12 +8,12 @@ gather's result or a scatter's update. The docstrings name the functions of XLA
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 from xlanb.spmd.sharding_util import propagate_sharding_along_dims_and_replicate_others
 

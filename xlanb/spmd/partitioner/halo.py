@@ -7,13 +7,13 @@ its own bounds. A negative halo means that it does not read that many of its own
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xlanb.hlo.attributes import PaddingDimension, SliceDimension
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, PrimitiveType
 from xlanb.spmd.partitioner.halo_compact import exchange_halo_compact
 from xlanb.spmd.partitioner.offsets import MultiplyAddDivide, OffsetCalculation

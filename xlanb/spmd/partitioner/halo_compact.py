@@ -8,13 +8,14 @@ and padding is masked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xlanb.hlo.attributes import PaddingDimension, SliceDimension
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, PrimitiveType
 from xlanb.shape.shape import array
 from xlanb.spmd.partitioner.offsets import OffsetCalculation

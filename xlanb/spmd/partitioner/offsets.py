@@ -6,10 +6,10 @@ They are known for every shard at compile time, and computed by HLO at run time.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from xlanb.hlo.instruction import HloInstruction

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.replica_groups import replica_groups
+from xlanb.lazy_dataclass import dataclass
 from xlanb.spmd.partitioner.builder import SpmdBuilder
 from xlanb.spmd.partitioner.causes import Causes
 from xlanb.spmd.partitioner.collectives import Channels

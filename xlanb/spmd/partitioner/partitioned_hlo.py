@@ -6,13 +6,14 @@ Resharding starts here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from xlanb.hlo.attributes import Window
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hooks import Hook
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
 from xlanb.shape.shape import array
 from xlanb.spmd.hlo_sharding import HloSharding

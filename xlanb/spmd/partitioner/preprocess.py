@@ -11,13 +11,13 @@ concatenate(f(slice(x)), x, g(slice(x)))          =>  rotations of the padded x,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xlanb.hlo.attributes import PaddingDimension, SliceDimension
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import Literal, PrimitiveType
 from xlanb.spmd.hlo_sharding import HloSharding
 from xlanb.spmd.partitioner.rotate import ROTATE_RIGHT, find_rotate_right_pattern, rotate_right_opaque, skip_copies

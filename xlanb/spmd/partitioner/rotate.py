@@ -6,7 +6,6 @@ The partitioner itself makes the custom call `_SPMDInternalOp_RotateRight` of tw
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from xlanb.errors import PassError
 from xlanb.hlo.attributes import SliceDimension
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, PrimitiveType
 from xlanb.spmd.partitioner.causes import CauseKind
 from xlanb.spmd.partitioner.utilities import create_r0, make_partition_offsets, sharding_of

@@ -13,12 +13,13 @@ index passthrough               indices and updates are split: each device scatt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
 from xlanb.spmd.hlo_sharding import Devices, HloSharding
 from xlanb.spmd.partitioner.causes import CauseKind

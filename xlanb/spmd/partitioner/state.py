@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
+from xlanb.lazy_dataclass import dataclass
 from xlanb.spmd.hlo_sharding import Devices, HloSharding
 from xlanb.spmd.partitioner.builder import SpmdBuilder
 from xlanb.spmd.partitioner.causes import CauseKind, Causes

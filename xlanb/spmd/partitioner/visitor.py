@@ -10,7 +10,6 @@ defined:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from xlanb.errors import UnimplementedError, XlanbError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import BY_TEXT, HloOpcode
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType, Shape
 from xlanb.shape.shape import array
 from xlanb.spmd.hlo_sharding import HloSharding

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xlanb.hlo.attributes import PaddingDimension, SliceDimension, Window, WindowDimension
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape
 from xlanb.shape.shape import array
 from xlanb.spmd.hlo_sharding import HloSharding

@@ -6,9 +6,9 @@ A step stores only what is needed to compute axes, sources and conflicts later.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
+from xlanb.lazy_dataclass import dataclass
 from xlanb.spmd.mesh import Mesh
 from xlanb.spmd.sdy import TensorSharding
 from xlanb.spmd.shardy.axes import Axes, is_list_prefix

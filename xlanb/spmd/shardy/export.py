@@ -8,13 +8,14 @@ arguments.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.hlo.text.parse_metadata import frontend_attributes_text
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, Shape, TupleShape
 from xlanb.shape.shape import array
 from xlanb.spmd.conversions import evenly_sharded, to_hlo_sharding

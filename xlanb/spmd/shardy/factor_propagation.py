@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
+from xlanb.lazy_dataclass import dataclass
 from xlanb.spmd.mesh import Mesh
 from xlanb.spmd.sdy import AxisRef
 from xlanb.spmd.shardy.axes import (

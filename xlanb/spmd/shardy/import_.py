@@ -8,13 +8,14 @@ shard_map). Values that a while loop only passes through are used directly.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from xlanb.errors import UnimplementedError, XlanbError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, Shape, TupleShape
 from xlanb.spmd.mesh import Mesh
 from xlanb.spmd.module_meshes import meshes_of

@@ -13,12 +13,13 @@ leaving a body: all its targets share the sharding of its owner.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Any
 
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, Shape
 from xlanb.spmd.mesh import Mesh
 from xlanb.spmd.sdy import AxisRef, DimensionSharding, TensorSharding

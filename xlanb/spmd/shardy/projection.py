@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from xlanb.lazy_dataclass import dataclass
 from xlanb.spmd.mesh import Mesh
 from xlanb.spmd.sdy import AxisRef, DimensionSharding, TensorSharding
 from xlanb.spmd.shardy.axes import Axes, is_strict_list_prefix, merged, total_size

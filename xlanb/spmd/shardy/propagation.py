@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from xlanb.lazy_dataclass import dataclass
 from xlanb.spmd.mesh import Mesh
 from xlanb.spmd.sdy import TensorSharding
 from xlanb.spmd.shardy import user_priorities

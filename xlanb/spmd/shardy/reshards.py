@@ -12,10 +12,10 @@ The partitioner handles everything else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.spmd.mesh import Mesh
 from xlanb.spmd.sdy import AxisRef, TensorSharding
 from xlanb.spmd.shardy.axes import Axes, is_strict_list_prefix, overlaps, prefix_without_overlaps, total_size

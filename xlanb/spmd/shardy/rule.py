@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from xlanb.errors import XlanbError
+from xlanb.lazy_dataclass import dataclass
 
 TensorMapping = tuple[tuple[int, ...], ...]
 """The factors of each dimension of an array."""

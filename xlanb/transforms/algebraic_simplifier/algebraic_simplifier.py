@@ -8,10 +8,11 @@ a walk changes nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.module import HloModule
+from xlanb.lazy_dataclass import dataclass
 from xlanb.transforms.algebraic_simplifier.arithmetic import ARITHMETIC
 from xlanb.transforms.algebraic_simplifier.broadcast import BROADCAST
 from xlanb.transforms.algebraic_simplifier.compare_select import COMPARE_SELECT

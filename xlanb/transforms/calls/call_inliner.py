@@ -6,14 +6,13 @@ ROOT c = f32[] call(x), to_apply=f                  =>      ROOT n = f32[] negat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import CallGraph
 from xlanb.analysis.expansion import check_expansion
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_dataclass import dataclass
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.inlining import inline_call
 from xlanb.transforms.simplifiers.hlo_dce import HloDce

@@ -10,12 +10,13 @@ get the first one's name as `deduplicated_name` in their metadata, so that a pro
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.reason import reason
 from xlanb.transforms.simplifiers.hlo_cse import computation_keys

@@ -9,12 +9,12 @@ Source: xla/hlo/transforms/collectives/all_reduce_combiner.h.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.collectives.combining import combine_by_key, combined, reduction_key
 

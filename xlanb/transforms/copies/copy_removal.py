@@ -13,7 +13,7 @@ is written.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cmp_to_key
 
 from xlanb.analysis.dataflow import HloDataflowAnalysis, HloUse, HloValue, Leaf, buffers
@@ -22,6 +22,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.transforms.reason import reason
 
 

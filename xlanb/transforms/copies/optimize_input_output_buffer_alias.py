@@ -11,10 +11,10 @@ Source: xla/hlo/transforms/simplifiers/optimize_input_output_buffer_alias.h.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from xlanb.analysis.input_output_alias import Alias, read_aliases, read_donors, write
 from xlanb.hlo.module import HloModule
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, BufferShape, Shape
 from xlanb.shape.shape import has_dynamic
 from xlanb.transforms.base import HloPass

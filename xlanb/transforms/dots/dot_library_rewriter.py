@@ -11,13 +11,13 @@ Source: xla/backends/cpu/transforms/library_rewriter.h.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import CallGraph
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.dots.ynn_support import YnnRules, supported
 from xlanb.transforms.fusion_editing import create_fusion, fuse_consumer, fuse_into

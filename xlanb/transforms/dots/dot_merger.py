@@ -11,7 +11,6 @@ XLA runs it on backends where starting a small dot costs more than copying: XLA:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from xlanb.analysis.call_graph import nonfusion_computations
@@ -20,6 +19,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, Layout
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder

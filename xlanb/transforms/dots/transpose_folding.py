@@ -12,7 +12,7 @@ Source: transpose_folding.h in xla/hlo/transforms/simplifiers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from xlanb.analysis.call_graph import nonfusion_computations
@@ -20,6 +20,7 @@ from xlanb.hlo.attributes import ConvolutionDimensionNumbers
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.reason import reason

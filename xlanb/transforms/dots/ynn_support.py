@@ -7,11 +7,11 @@ it is large enough to be worth it. Source: xla/backends/cpu/ynn_support.h.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from xlanb.hlo.attributes import WindowDimension
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType as T
 from xlanb.shape import Shape
 from xlanb.transforms.algebraic_simplifier.reduce import reducer

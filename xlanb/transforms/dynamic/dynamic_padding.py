@@ -9,12 +9,13 @@ Source: xla/service/dynamic_dimension_inference.h, dynamic_padder.h.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from xlanb.hlo.attributes import PaddingDimension
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
 from xlanb.shape.reshaping import reshape_runs
 from xlanb.shape.shape import tuple_of

@@ -17,7 +17,6 @@ Computations, 8.4.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from xlanb.hlo.attributes import PaddingDimension
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, PrimitiveType, TupleShape
 from xlanb.shape.shape import array, tuple_of
 from xlanb.transforms.base import HloPass

@@ -7,10 +7,9 @@ Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, PrimitiveType
 from xlanb.shape.shape import array
 from xlanb.transforms.builder import Builder

@@ -9,12 +9,11 @@ Source: topk_rewriter.h in xla/hlo/transforms/expanders.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.hlo import regions
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import TupleShape
 from xlanb.shape.shape import tuple_of
 from xlanb.transforms.base import HloPass

@@ -12,7 +12,6 @@ Source: xla/service/cpu/cpu_instruction_fusion.h.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from xlanb.analysis.operand_use import is_elementwise
 from xlanb.conditions import Condition
@@ -21,6 +20,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import BY_TEXT
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.fusion import in_place

@@ -7,13 +7,13 @@ ROOT a = f32[8] add(x, y)
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import CallGraph
 from xlanb.analysis.operand_use import is_elementwise
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.fusion.cpu_instruction_fusion import copies_rows
 from xlanb.transforms.fusion_editing import create_fusion

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from xlanb.analysis.call_graph import CallGraph
@@ -27,6 +26,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.fusion_editing import create_fusion, fuse_into

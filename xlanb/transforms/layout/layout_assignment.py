@@ -21,13 +21,12 @@ Source: xla/service/layout_assignment.h, cpu_layout_assignment.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.dataflow import in_place_pairs
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, Layout, Literal, Shape, TupleShape
 from xlanb.shape.shape import tuple_of
 from xlanb.transforms.base import HloPass

@@ -15,7 +15,7 @@ Source: xla/service/layout_assignment.h.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, TypeAlias
 
 from xlanb.analysis.call_graph import nonfusion_computations
@@ -24,6 +24,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, Layout, Literal, Shape, TupleShape
 from xlanb.shape.shape import tuple_of
 from xlanb.transforms.bitcasts import aligned_layout

@@ -15,7 +15,7 @@ back. algsimp removes bitcasts later, and scatter_simplifier sorts a scatter's d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from xlanb.analysis.call_graph import nonfusion_computations
@@ -23,6 +23,7 @@ from xlanb.hlo.attributes import Window
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, Layout, Literal, Shape, TupleShape
 from xlanb.shape.shape import tuple_of
 from xlanb.transforms.base import HloPass

@@ -11,14 +11,13 @@ Source: xla/hlo/transforms/simplifiers/reshape_mover.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.analysis.operand_use import is_elementwise
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, Layout
 from xlanb.transforms.algebraic_simplifier.facts import unmodified_pairs
 from xlanb.transforms.base import HloPass

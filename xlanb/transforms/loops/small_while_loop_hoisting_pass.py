@@ -12,13 +12,12 @@ Source: xla/service/cpu/small_while_loop_hoisting_pass.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.cost import cost
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.transforms.base import HloPass
 
 _UNAVAILABLE = frozenset({O.CUSTOM_CALL, O.INFEED, O.OUTFEED, O.SCATTER, O.SORT, O.FFT, O.PARTITION_ID, O.REPLICA_ID})

@@ -9,13 +9,12 @@ The element is still carried; simplify-while-loops drops it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import CallGraph
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.loops.while_util import invariant_elements
 from xlanb.transforms.reason import reason

@@ -12,7 +12,6 @@ such as that of a reverse scan: the slice of the result is clamped like the slic
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from xlanb.analysis.call_graph import CallGraph
@@ -22,6 +21,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import TupleShape
 from xlanb.shape.shape import array
 from xlanb.transforms.base import HloPass

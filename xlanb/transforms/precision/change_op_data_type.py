@@ -8,12 +8,11 @@ Source: xla/service/change_op_data_type.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder

@@ -12,7 +12,6 @@ Source: xla/hlo/transforms/simplifiers/float_normalization.h.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from xlanb.analysis.mixed_precision import UNTOUCHED, WIDER
@@ -20,6 +19,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType, Shape, TupleShape
 from xlanb.shape.shape import tuple_of
 from xlanb.transforms.base import HloPass

@@ -8,14 +8,13 @@ Source: xla/service/reduce_precision_insertion.h of 2017-2022.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.errors import PassError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.verdict import OTHER_NUMBERS

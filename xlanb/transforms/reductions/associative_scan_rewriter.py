@@ -12,8 +12,6 @@ Source: AssociativeScanRewriter in xla/hlo/transforms/simplifiers/reduce_window_
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from xlanb.analysis.call_graph import nonfusion_computations
@@ -22,6 +20,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import TupleShape
 from xlanb.shape.shape import array
 from xlanb.transforms.base import HloPass

@@ -13,12 +13,11 @@ Source: xla/hlo/transforms/simplifiers/reduce_window_rewriter.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.hlo.attributes import PaddingDimension, Window, WindowDimension
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder

@@ -9,13 +9,12 @@ Source: xla/hlo/transforms/simplifiers/tree_reduction_rewriter.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.attributes import Window, WindowDimension
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape.shape import array
 from xlanb.transforms.algebraic_simplifier.reduce import reducer
 from xlanb.transforms.base import HloPass

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import CallGraph
 from xlanb.analysis.cost import cost
@@ -20,6 +19,7 @@ from xlanb.analysis.operand_use import is_elementwise
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.fusion.in_place import in_place_operands

@@ -10,11 +10,11 @@ or "post_scheduler". Its edits are recorded like those of any pass; the rule is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from xlanb.errors import PassError
 from xlanb.hlo.module import HloModule
+from xlanb.lazy_dataclass import dataclass
 from xlanb.tracing import because
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.purpose import place_of

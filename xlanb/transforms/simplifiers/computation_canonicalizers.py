@@ -10,10 +10,9 @@ Source: xla/hlo/transforms/literal_canonicalizer.h, shape_canonicalizer.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import Literal, Shape
 from xlanb.transforms.base import HloPass
 

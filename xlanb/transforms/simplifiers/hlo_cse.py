@@ -9,7 +9,7 @@ Called computations are compared by content, not by name. Equal constants are me
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import combinations
 from typing import Any, NamedTuple, TypeAlias, final
 
@@ -20,6 +20,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import InstructionRecord
+from xlanb.lazy_dataclass import dataclass
 from xlanb.tracing import Decision, LazySequence, Predicate, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass, has_layouts
 from xlanb.transforms.reason import reason

@@ -8,11 +8,10 @@ Source: xla/hlo/transforms/simplifiers/tuple_simplifier.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import TupleShape
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.reason import reason

@@ -5,7 +5,6 @@ Depends only on shapes and masks, not on the machine: scratch is assigned before
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from xlanb.analysis.attention import Attention, attention_of
@@ -15,6 +14,7 @@ from xlanb.cpu.emitters.attention.tiles import Reach, reach_of
 from xlanb.cpu.emitters.matmul.grid import even
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 
 LANES = 16
 """Lines are rounded up to this many elements, so that any machine's vectors fit."""

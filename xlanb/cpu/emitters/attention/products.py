@@ -8,7 +8,6 @@ halves of a lane. All other types are widened to f32 when they are packed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from xlanb.codegen.function import Function
 from xlanb.codegen.module import CodegenTarget
@@ -17,6 +16,7 @@ from xlanb.cpu.emitters.matmul.contraction import ContractionAxis
 from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid, even
 from xlanb.cpu.emitters.matmul.lanes import lanes_of
 from xlanb.cpu.emitters.matmul.tile import MatmulTile, tile_routine, tile_table
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
 T = PrimitiveType

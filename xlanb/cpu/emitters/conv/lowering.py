@@ -7,13 +7,12 @@ the input, so that rows overlap in memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.codegen.convolution import Convolution
 from xlanb.codegen.indexing import strides
 from xlanb.cpu.emitters.conv.padded import PaddedInput
 from xlanb.cpu.emitters.conv.phases import Phase
 from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis
+from xlanb.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

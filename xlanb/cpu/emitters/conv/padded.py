@@ -5,8 +5,6 @@ It is copied into scratch memory unless the input already has this form.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.codegen.convolution import Convolution
 from xlanb.codegen.elements import array
 from xlanb.codegen.function import Function
@@ -20,6 +18,7 @@ from xlanb.cpu.emitters.copies import Copy, emit_copy
 from xlanb.cpu.emitters.matmul.contraction import ContractionAxis
 from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid
 from xlanb.cpu.emitters.matmul.shared import ROUTINE
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
 

@@ -9,11 +9,11 @@ and the transposed convolution then cost no more than the convolution itself.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 
 from xlanb.codegen.convolution import Convolution
 from xlanb.hlo.attributes import WindowDimension
+from xlanb.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

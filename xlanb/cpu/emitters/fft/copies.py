@@ -6,8 +6,6 @@ each line is (see interleaved.py). A pointer to elements of two parts points to 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.codegen.complex_math import Complex
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.lanes import Mask
@@ -17,6 +15,7 @@ from xlanb.codegen.routines import shared
 from xlanb.codegen.values import Value, Vector
 from xlanb.cpu.emitters.fft.radices import ELEMENT
 from xlanb.cpu.emitters.interleaved import lanes_of
+from xlanb.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

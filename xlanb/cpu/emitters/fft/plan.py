@@ -8,13 +8,14 @@ External or Hierarchical Memory, 1990). Lengths with a large prime factor fall b
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, cached_property
 
 from xlanb.codegen import costs
 from xlanb.codegen.plan import Choice, time_text
 from xlanb.cpu.emitters.fft.radices import ELEMENT, LARGEST
 from xlanb.cpu.emitters.interleaved import PADDING, lanes_of
+from xlanb.lazy_dataclass import dataclass
 
 _PASS = {2: 0.9, 3: 1.1, 4: 1.2, 5: 1.7, 7: 2.6, 8: 1.9, 11: 5.0, 13: 6.5}
 """Nanoseconds of a pass per element of scratch, by radix."""

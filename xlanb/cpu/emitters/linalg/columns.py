@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xlanb.codegen import costs
 from xlanb.codegen.function import Function, Ix
@@ -18,6 +18,7 @@ from xlanb.codegen.types import integer
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.linalg.routine import LINE, Fit, Routine, RoutineCall, RoutineWay, element_type, number, size_of
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
 Rows = tuple[Ix, Ix]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from xlanb.codegen.elemental import array_of
@@ -28,6 +27,7 @@ from xlanb.errors import CompilationError
 from xlanb.evaluator.lapack import lapack_name
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, Layout, PrimitiveType
 
 T = PrimitiveType

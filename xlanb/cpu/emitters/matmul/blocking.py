@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from operator import attrgetter, itemgetter
@@ -16,6 +15,7 @@ from xlanb.codegen.costs import Costs
 from xlanb.codegen.module import CodegenTarget
 from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis, count
 from xlanb.cpu.emitters.matmul.lanes import lanes_of
+from xlanb.lazy_dataclass import dataclass
 
 _LINE = 64
 """Bytes of a cache line."""

@@ -16,7 +16,7 @@ result, or in scratch memory if the result's type is narrower.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from xlanb.codegen import costs
@@ -34,6 +34,7 @@ from xlanb.cpu.emitters.matmul.contraction import Contraction
 from xlanb.cpu.emitters.matmul.lanes import Lanes, lanes_of
 from xlanb.cpu.emitters.matmul.packing import PART, WORDS, Packing, packing_routine
 from xlanb.cpu.emitters.matmul.shared import types_text
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
 T = PrimitiveType

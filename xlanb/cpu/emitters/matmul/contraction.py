@@ -9,9 +9,10 @@ A convolution's window gives two depth axes that share the input's row and colum
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
 

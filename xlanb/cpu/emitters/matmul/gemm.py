@@ -5,7 +5,7 @@ Threads share the blocks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from xlanb.codegen import costs
@@ -22,6 +22,7 @@ from xlanb.cpu.emitters.matmul.lanes import has_masks, lanes_of
 from xlanb.cpu.emitters.matmul.panel import panel_routine, panel_table
 from xlanb.cpu.emitters.matmul.plan import MatmulPlan
 from xlanb.cpu.emitters.matmul.tile import MatmulTile, has_pairs, panel_axes, panel_bytes, tile_routine, tile_table
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
 _FOLDED = 4

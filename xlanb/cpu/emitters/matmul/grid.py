@@ -15,7 +15,6 @@ One routine serves all of them: it splits its counter into a position along each
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from xlanb.codegen.function import PARALLEL, Function, Parameter
@@ -26,6 +25,7 @@ from xlanb.codegen.places import displaced
 from xlanb.codegen.routines import routine, table, word
 from xlanb.codegen.types import I64, PTR
 from xlanb.codegen.values import Value
+from xlanb.lazy_dataclass import dataclass
 
 _SPAN, _HEAD = 6, 2
 _CONTEXT = 4

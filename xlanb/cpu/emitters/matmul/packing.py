@@ -13,7 +13,6 @@ they are contiguous along depth in memory, squares of lanes are transposed in re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from xlanb.codegen.elements import memory
@@ -29,6 +28,7 @@ from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.copies import transposed
 from xlanb.cpu.emitters.matmul.lanes import Lanes
 from xlanb.cpu.emitters.matmul.shared import types_text
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
 PART = (

@@ -6,7 +6,7 @@ any code is emitted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from xlanb.codegen import costs
@@ -15,6 +15,7 @@ from xlanb.cpu.emitters.copies import Copy
 from xlanb.cpu.emitters.matmul.blocks import Blocks, blocks_of
 from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis, count
 from xlanb.cpu.emitters.matmul.lanes import can_load, can_store, can_sum
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
 _LANES = 16

@@ -24,7 +24,7 @@ column's byte offsets in b and in the result.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xlanb.codegen import costs
 from xlanb.codegen.elements import register, store
@@ -38,6 +38,7 @@ from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.matmul.contraction import ContractionAxis, count
 from xlanb.cpu.emitters.matmul.lanes import Lanes
 from xlanb.cpu.emitters.matmul.shared import ROUTINE, types_text
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
 _PAIRS = {512: "llvm.x86.avx512.pmaddw.d.512", 256: "llvm.x86.avx2.pmadd.wd", 128: "llvm.x86.sse2.pmadd.wd"}

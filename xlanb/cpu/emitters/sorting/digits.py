@@ -9,7 +9,6 @@ up to `costs.counted_elements` are sorted by counting the smaller records.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlanb.codegen import costs, polling
@@ -25,6 +24,7 @@ from xlanb.codegen.views import along
 from xlanb.cpu.emitters.sorting.keys import Key, packed, sort_keys
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ or(lt(k(a), k(b)), and(eq(k(a), k(b)), rest(a, b)))          a key, and others t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from xlanb.codegen.arithmetic import ordered_bits
 from xlanb.codegen.elemental import Binding, Elemental, array_of
@@ -19,6 +18,7 @@ from xlanb.codegen.values import Value
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
 T = PrimitiveType

@@ -12,7 +12,6 @@ The routines do not depend on shapes: a process compiles each once (see routines
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xlanb.codegen import costs, polling
 from xlanb.codegen.elemental import array_of
@@ -31,6 +30,7 @@ from xlanb.cpu.emitters.sorting.digits import Digits, Order, RadixPlan, place_of
 from xlanb.cpu.emitters.sorting.keys import unsigned_bits
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import ArrayShape
 

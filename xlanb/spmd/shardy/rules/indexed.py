@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, PrimitiveType
 from xlanb.spmd.shardy.program import ShardyOp
 from xlanb.spmd.shardy.rule import NO_DIM, FactorType, OpShardingRule
