@@ -35,7 +35,7 @@ from xlanb.codegen.memory import Pointer
 from xlanb.codegen.parallel import parts
 from xlanb.codegen.types import FLOAT, I8, I64
 from xlanb.codegen.values import Value, Vector
-from xlanb.cpu.emitters.attention.plan import LANES, AttentionTiling, attention_in, tiling
+from xlanb.cpu.emitters.attention.plan import LANES, AttentionTiling, tiling_of
 from xlanb.cpu.emitters.attention.products import Product, has_pairs, pieces
 from xlanb.cpu.emitters.copies import Copy, emit_copy
 from xlanb.cpu.emitters.kernel import CUSTOM_FUSIONS, CustomFusion, Kernel
@@ -54,31 +54,28 @@ _VANISHED = 104.0
 
 def is_attention_kernel(fusion: HloInstruction) -> bool:
     """Whether a fusion is computed by this kernel."""
-    return attention_in(fusion) is not None
+    return tiling_of(fusion) is not None
 
 
 def scratch_bytes(fusion: HloInstruction) -> int:
     """Bytes of scratch memory per thread."""
-    a = attention_in(fusion)
-    return tiling(a).places["size"] if a is not None else 0
+    t = tiling_of(fusion)
+    return t.places["size"] if t is not None else 0
 
 
 def rounds(fusion: HloInstruction) -> tuple[int, float]:
     """Trip count of the loop that threads share, and nanoseconds of one iteration."""
-    a = attention_in(fusion)
-    if a is None:
-        return 1, 0.0
-    t = tiling(a)
-    return t.items, t.nanoseconds
+    t = tiling_of(fusion)
+    return (t.items, t.nanoseconds) if t is not None else (1, 0.0)
 
 
 def emit_attention(k: Kernel) -> bool:
     """Emit the kernel of an attention fusion."""
-    a = attention_in(k.instruction)
-    if a is None:
+    t = tiling_of(k.instruction)
+    if t is None:
         return False
     try:
-        _AttentionEmitter(k, tiling(a)).emit()
+        _AttentionEmitter(k, t).emit()
     except NotAVectorError as error:
         raise KernelTooLargeError(f"{k.f.name} has logits that cannot be vectorized: {error}") from error
     return True

@@ -12,6 +12,7 @@ from xlanb.analysis.digits import MOVING
 from xlanb.codegen.costs import COMMON
 from xlanb.cpu.emitters.attention.tiles import Reach, reach_of
 from xlanb.cpu.emitters.matmul.grid import even
+from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.lazy_dataclass import dataclass
@@ -140,6 +141,16 @@ class AttentionTiling:
 
 def _up(size: int, to: int) -> int:
     return -(-size // to) * to
+
+
+def tiling_of(fusion: HloInstruction) -> AttentionTiling | None:
+    """The tiles of the attention that a fusion computes, cached; None if it isn't an attention."""
+
+    def found(_: HloComputation) -> AttentionTiling | None:
+        a = attention_in(fusion)
+        return tiling(a) if a is not None else None
+
+    return fusion.fused_computation.derived("attention tiling", found)
 
 
 def tiling(a: Attention) -> AttentionTiling:
