@@ -99,6 +99,24 @@ def test_every_pane_with_an_op_pinned(stepper, theme):
     assert serious(page) == []
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_card_of_an_op_with_a_long_text(context, tmp_path, theme):
+    parameters = "\n".join(f"  the_parameter_{k} = f32[4] parameter({k})" for k in range(24))
+    operands = ", ".join(f"the_parameter_{k}" for k in range(24))
+    text = (
+        f"HloModule m\n\nENTRY e {{\n{parameters}\n  ROOT all = f32[96] concatenate({operands}), dimensions={{0}}\n}}\n"
+    )
+    path = tmp_path / "page.html"
+    write_page([xlanb.trace(text)], path)
+    stepper = Stepper(context.new_page())
+    stepper.page.emulate_media(color_scheme=theme)
+    stepper.open(path)
+    stepper.press("t")
+    stepper.page.locator(".line[data-op='all'] .no").first.click()
+    assert stepper.page.locator(".card pre").evaluate("x => x.scrollHeight > x.clientHeight")
+    assert serious(stepper.page) == []
+
+
 def write_gpu(folder: Path) -> Trace:
     write_dump(folder)
     return xlanb.read_dump(folder).main.trace

@@ -181,3 +181,10 @@ def test_labels_of_any_kind_are_taken(label: str) -> None:
     events = json.loads(Timeline(stats).generate_chrome_trace_format(show_memory=True))["traceEvents"]
     (shown,) = (e for e in events if e["ph"] == "X")
     assert (shown["ts"], shown["dur"], shown["args"]["name"]) == (0.0, 2.0, "a")
+
+
+def test_a_notebook_shows_the_table_of_a_run_once(plain: RunMetadata) -> None:
+    html = plain._repr_mimebundle_()["text/html"]
+    head = html.partition("</pre>")[0]
+    assert "&lt;RunMetadata" in head
+    assert "\n" not in head

@@ -8,6 +8,8 @@ import time
 
 import numpy as np
 import pytest
+from factory import make_trace
+from unpacking import payload_of
 
 from xlanb.cpu.records import CodeRecord
 from xlanb.hlo import HloModule, HloOpcode, parse
@@ -15,6 +17,7 @@ from xlanb.reducer import reduction
 from xlanb.shape import ArrayShape, Layout, PrimitiveType
 from xlanb.tracing import observing
 from xlanb.transforms import PASSES
+from xlanb.view import brief
 from xlanb.view.parts.fusion import traffic
 from xlanb.view.parts.hlo import near
 from xlanb.view.parts.llvm import code_data
@@ -167,3 +170,23 @@ def test_a_reduction_can_be_saved_as_a_file() -> None:
     unknown = mimebundle(reduction(text, lambda module: module.instruction_count > 1))["text/html"]
     assert "not a named function" in unknown
     assert "3 instructions -&gt; " in unknown
+
+
+@pytest.mark.parametrize("width", [60, 90, 130])
+def test_a_brief_names_whole_passes_only(monkeypatch, width):
+    trace = make_trace()
+    monkeypatch.setattr(brief, "_WIDTH", width)
+    lines = brief.trace_brief(trace).splitlines()
+    named = [line for line in lines if line.startswith("passes that changed most")]
+    changed = sum(s.kind == "hlo_pass" for s in trace.changed)
+    for line in named:
+        assert len(line) <= width
+        shown, more = line.count("("), re.search(r" and (\d+) more$", line)
+        assert shown + (int(more[1]) if more else 0) == changed
+    assert named or width == 60
+
+
+@pytest.mark.parametrize(("language", "title"), [("llvm", "LLVM IR"), ("asm", "assembly"), ("mystery", "mystery")])
+def test_code_is_titled_by_its_language(language, title):
+    html = mimebundle(CodeRecord(language, "some code\n"))["text/html"]
+    assert payload_of(html)["traces"][0]["name"] == title

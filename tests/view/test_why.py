@@ -2,8 +2,10 @@
 
 import pytest
 
+import xlanb
 from xlanb.tracing import Cause, Decision, Predicate
 from xlanb.view.parts.why import why_data
+from xlanb.view.payload import build_payload
 
 CAUSE = Cause("fusion")
 
@@ -43,3 +45,29 @@ def test_replayed_decisions_are_counted_with_the_others():
     data = why_data([], decided(True, 4), limit=2, replayed=decided(True, 3))
     assert [d.get("basis") for d in data["decisions"]] == [None, None, "replay", "replay"]
     assert (data["more_decisions"], data["taken"]) == (3, 7)
+
+
+CALLS = """HloModule m
+unused {
+  a = f32[4] parameter(0)
+  b = f32[4] parameter(1)
+  ROOT c = f32[4] add(a, b)
+}
+ENTRY e {
+  x = f32[4] parameter(0)
+  waste = f32[4] call(x, x), to_apply=unused
+  ROOT y = f32[4] tanh(x)
+}
+"""
+
+
+def test_what_goes_with_an_unused_computation_is_counted():
+    trace = xlanb.trace(CALLS)
+    stages = build_payload([trace])["traces"][0]["stages"]
+    found = 0
+    for stage, data in zip(trace, stages, strict=True):
+        if stage.name == "dce" and stage.changed:
+            removed = [e for r in data["why"]["rewrites"] for e in r["edits"] if e["kind"] == "remove"]
+            assert len(removed) + data["why"].get("unused", [0, 0])[1] == stage.changes.counts[1]
+            found += data["why"].get("unused", [0])[0]
+    assert found == 1

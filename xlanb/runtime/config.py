@@ -118,6 +118,11 @@ class RunMetadata(Displayable):
         return str(self.step_stats).replace("StepStats", "RunMetadata", 1)
 
     @property
+    def headline(self) -> str:
+        """The line above the tables."""
+        return repr(self)
+
+    @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
         """The tables that a notebook shows."""
         return self.step_stats.tables

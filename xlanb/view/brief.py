@@ -24,7 +24,7 @@ from xlanb.view.text import artifact_text, stage_text
 LINES: Final = 10
 _WIDTH: Final = 130  # characters
 _NAMED: Final = 4
-_LANGUAGES: Final = {"llvm": "LLVM IR", "asm": "assembly", "ptx": "PTX", "sass": "SASS"}
+LANGUAGES: Final = {"llvm": "LLVM IR", "asm": "assembly", "ptx": "PTX", "sass": "SASS"}
 _QUIET: Final = frozenset((HloOpcode.PARAMETER, HloOpcode.CONSTANT, HloOpcode.TUPLE, HloOpcode.GET_TUPLE_ELEMENT))
 
 
@@ -65,11 +65,16 @@ def _of_trace(trace: Trace) -> Iterator[str]:
 
 
 def _changed(trace: Trace) -> str:
+    """Name the passes that changed most, as many as fit a line."""
     rows = [(s, sum(s.changes.counts)) for s in trace.changed if s.kind == "hlo_pass" and not _is_later(s)]
     rows.sort(key=lambda row: -row[1])
     told = [f"{s.name} (+{a} -{b} ~{c})" for s, _ in rows[:_NAMED] for a, b, c in [s.changes.counts]]
-    more = f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
-    return f"passes that changed most: {', '.join(told)}{more}" if told else ""
+    for count in range(len(told), 0, -1):
+        more = f" and {len(rows) - count} more" if len(rows) > count else ""
+        line = f"passes that changed most: {', '.join(told[:count])}{more}"
+        if len(line) <= _WIDTH:
+            return line
+    return ""
 
 
 def _is_later(stage: Stage) -> bool:
@@ -101,7 +106,7 @@ def _program(trace: Trace) -> str:
 
 def _code(trace: Trace) -> str:
     codes = {a.language: a for a in reversed(list(_artifacts(trace))) if isinstance(a, CodeRecord)}
-    lines = [f"{c.line_count:,} lines of {_LANGUAGES.get(language, language)}" for language, c in codes.items()]
+    lines = [f"{c.line_count:,} lines of {LANGUAGES.get(language, language)}" for language, c in codes.items()]
     count = trace.kernel_count if trace.program is not None else count_kernels(s for s in trace if not _is_later(s))
     kernels = [_counted(count, "kernel")] if count else []
     return ", ".join([*kernels, *lines])

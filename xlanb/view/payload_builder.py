@@ -11,7 +11,7 @@ from typing import Any
 from xlanb.explorer.coming import ComingStage
 from xlanb.explorer.gpu_fusion import FusionDecisions
 from xlanb.explorer.replay import edges_of
-from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord, count_kernels
+from xlanb.explorer.stage import RUN_KINDS, Artifact, Deferred, Stage, TextRecord, count_kernels
 from xlanb.explorer.trace import Trace
 from xlanb.gc_thresholds import raised_gc_thresholds
 from xlanb.graph.records import GraphRecord
@@ -253,8 +253,18 @@ class PayloadBuilder:
         replayed = edges_of(trace, stage) if trace.pipeline is None else ()
         why = why_data(stage.edits, told, self.limits.rewrites, self.pool.item, replayed)
         if why:
-            data["why"] = why
+            data["why"] = why | self._unused(stage, left, right)
         return data
+
+    def _unused(self, stage: Stage, before: Artifact | Later | None, after: Artifact | Later | None) -> Payload:
+        """Count the computations that a pass removed as unused, without an edit, and their
+        instructions.
+        """
+        if not isinstance(before, ModuleRecord) or not isinstance(after, ModuleRecord):
+            return {}
+        edited = {e.computation for e in stage.edits}
+        unused = [c for c in before.computations if c.name not in after.by_name and c.name not in edited]
+        return {"unused": [len(unused), sum(len(c.instructions) for c in unused)]} if unused else {}
 
     def _context(self, trace: Trace, stage: Stage) -> int:
         """Return the picture for code, memory and times: the last module, or else graph, before
@@ -269,14 +279,15 @@ class PayloadBuilder:
 
     def _counts(self, trace: Trace) -> Payload:
         read = (s for s in trace.stages if not isinstance(self._look(s.given_after), Later))
-        kernels = trace.kernel_count if trace.program is not None else count_kernels(read) or None
+        kernels = trace.kernel_count if trace.program is not None else count_kernels(read)
+        is_known = kernels > 0 or trace.program is not None or any(s.kind in RUN_KINDS for s in trace.stages)
         counts = {
             "stages": len(trace.stages),
             "passes": sum(s.kind == "hlo_pass" for s in trace.stages),
             "changed": len(trace.changed),
             "seconds": trace.compile_seconds,
         }
-        return counts if kernels is None else {**counts, "kernels": kernels}
+        return {**counts, "kernels": kernels} if is_known else counts
 
     def _choose(self, traces: Sequence[Trace]) -> None:
         """Choose the unread dumps to read, within the limit.

@@ -30,7 +30,7 @@ from xlanb.runtime.gpu_program import GpuProgram
 from xlanb.shape import Layout, Shape
 from xlanb.spmd.hlo_sharding import HloSharding
 from xlanb.spmd.mesh import Mesh
-from xlanb.view.brief import artifact_brief, stage_brief, trace_brief
+from xlanb.view.brief import LANGUAGES, artifact_brief, stage_brief, trace_brief
 from xlanb.view.cards import card_html
 from xlanb.view.dot_picture import dot_html
 from xlanb.view.film.page import film_html
@@ -222,7 +222,7 @@ def artifact_html(artifact: Artifact, title: str = "", fallback: str = "") -> st
     name = title or str(
         getattr(artifact, "name", "")
         or getattr(artifact, "module", "")
-        or getattr(artifact, "language", "")
+        or LANGUAGES.get(language := getattr(artifact, "language", ""), language)
         or type(artifact).__name__
     )
     kind = _KINDS[type(artifact)]

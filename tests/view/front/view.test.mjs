@@ -17,6 +17,7 @@ import { stationsShown, stationStages } from "./side.js";
 import { insideOf, opsOfLine, stackOf } from "./source.js";
 import { merge, Store } from "./store.js";
 import { carriersOf } from "./code.js";
+import { rewriteCount } from "./why.js";
 import { definitionOf, linesOf, textOf, withoutDirectives } from "./text.js";
 
 const item = (n, p = [], more = {}) => ({ n, o: "add", s: "f32[4]", f: "element", t: `  %${n} = f32[4] add(${p.map((x) => `%${x}`).join(", ")})`, h: ["add", "", n], p, ...more });
@@ -329,4 +330,9 @@ test("no name of a chart lies over another one, and none leaves the chart", () =
     assert.ok(a[0] >= 0 && a[2] <= 300 && a[1] >= 0 && a[3] <= 100);
     for (const b of labels.taken.slice(k + 1)) assert.ok(a[0] >= b[2] || b[0] >= a[2] || a[1] >= b[3] || b[1] >= a[3]);
   }
+});
+
+test("rewrites are counted with those that are not on the page", () => {
+  assert.equal(rewriteCount({ why: { rewrites: [1, 2], decisions: [], more_rewrites: 1305 } }), 1307);
+  assert.deepEqual([rewriteCount({ why: { rewrites: [1], decisions: [] } }), rewriteCount({}), rewriteCount(undefined)], [1, 0, 0]);
 });

@@ -77,3 +77,19 @@ def test_a_tensorflow_graph_is_drawn_with_its_scopes():
 def test_a_program_without_instructions_to_draw_is_an_empty_picture():
     made = outline_drawing(Outlines().program(GraphRecord("g", ())))
     assert not made.drawing.nodes
+
+
+def test_the_box_of_many_parameters_leads_to_the_first_that_reads_one():
+    lines = [f"  p{k} = f32[4] parameter({k})" for k in range(12)]
+    sums = ["p0", *(f"r{k}" for k in range(1, 12))]
+    lines += [
+        f"  {'ROOT ' * (k == 11)}r{k} = f32[4] add({sums[k - 1]}, p{k}), "
+        f'metadata={{op_name="jit(f)/part_{int(k > 6)}/add"}}'
+        for k in range(1, 12)
+    ]
+    module = parse("HloModule m\n\nENTRY main {\n" + "\n".join(lines) + "\n}\n")
+    made = outline_drawing(Outlines().program(module.record()))
+    nodes = made.drawing.nodes
+    (first,) = [b for a, b in made.drawing.edges if a == "@parameters"]
+    assert nodes["@parameters"][1] < nodes[first][1]
+    assert first == min(nodes.keys() - {"@parameters"}, key=lambda k: nodes[k][1])

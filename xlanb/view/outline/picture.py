@@ -12,6 +12,7 @@ from xlanb.view.outline.program import Part, ProgramOutline
 
 _LETTER, _HEIGHT = 7.4, 42.0
 _PORTS = 8
+_PARAMETERS = "@parameters"
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ def outline_drawing(program: ProgramOutline, most: int = MOST) -> OutlineDrawing
     if start is not None:
         maker.add(Spot(start, -1, ""), "")
         maker.connect(start, "")
+        maker.connect_parameters()
     nodes = [Node(k, _width(t), _HEIGHT, g) for k, (t, g) in maker.nodes.items()]
     drawing = draw(nodes, maker.edges, maker.groups)
     return OutlineDrawing(drawing, {k: t for k, (t, _) in maker.nodes.items()})
@@ -48,6 +50,7 @@ class _PictureBuilder:
         self.groups: list[DrawnGroup] = []
         self.edges: dict[tuple[str, str], None] = {}
         self._inner: dict[str, list[Spot]] = {}
+        self._fed: set[str] = set()
 
     def add(self, spot: Spot, box: str) -> None:
         """The nodes and boxes of an open group, in a box."""
@@ -91,7 +94,7 @@ class _PictureBuilder:
         for k in inputs if len(inputs) <= _PORTS else ():
             self.nodes[part.ops.names[k]] = (part.ops.names[k], part.ops.tokens[k].partition(" ")[2]), ""
         if len(inputs) > _PORTS:
-            self.nodes["@parameters"] = (f"{len(inputs)} parameters", ""), ""
+            self.nodes[_PARAMETERS] = (f"{len(inputs)} parameters", ""), ""
         for k, role in enumerate(part.ops.roles):
             if role == RESULT:
                 self.nodes[part.ops.names[k]] = ("result", ""), ""
@@ -105,11 +108,22 @@ class _PictureBuilder:
         for key, reads, inputs in zip(keys, part.ops.sources, part.ops.inputs, strict=True):
             if not key:
                 continue
+            if not prefix and inputs:
+                self._fed.add(self._ends(key, last=False))
             for spot in self._inner.get(key, ()):
                 self.connect(spot.part, spot.prefix)
             for o in (*reads, *inputs):
                 if keys[o] not in ("", key):
                     self._edge(self._ends(keys[o], last=True), self._ends(key, last=False))
+
+    def connect_parameters(self) -> None:
+        """Connect the node of all parameters to the first node that reads one: it is their place.
+
+        Edges to all of their users would cover the picture.
+        """
+        first = next((key for key in self.nodes if key in self._fed), "")
+        if first:
+            self._edge(_PARAMETERS, first)
 
     def _closed(self, part: Part, prefix: str) -> list[str]:
         """Return each group's outermost closed group ("" if none); the last entry is for -1."""

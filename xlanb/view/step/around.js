@@ -6,6 +6,7 @@ import { errorsOf, levels } from "./numerics.js";
 import { showCancel, workText } from "./progress.js";
 import { staleness } from "./stale.js";
 import { tally } from "./side.js";
+import { rewriteCount } from "./why.js";
 
 /** @typedef {import("./store.js").Trace} Trace */
 
@@ -41,7 +42,8 @@ export function showFoot(view, trace) {
   const stage = view.now;
   const total = stage?.why?.rewrites.length || 0;
   const where = stage ? `${view.stage + 1}/${trace.stages.length}` : "";
-  const rewrite = view.rewrite >= 0 && total ? ` · rewrite ${view.rewrite + 1}/${total}` : "";
+  const all = rewriteCount(stage);
+  const rewrite = view.rewrite >= 0 && total ? ` · rewrite ${view.rewrite + 1}/${all}` : "";
   const doing = workText(view);
   const veiled = view.picture.veiled >= 0 && view.stage >= view.picture.veiled;
   view.status.replaceChildren(h("span", { class: "where" }, where), stage ? h("b", {}, stage.name) : "", doing ? h("span", { class: "doing" }, ` ${doing}`) : stage && !veiled ? ` ${stage.d}${rewrite}` : stage ? "" : "Nothing was compiled yet.", stage && !veiled ? h("span", { class: "tally" }, tally(stage, view.store)) : "");
@@ -51,7 +53,8 @@ export function showFoot(view, trace) {
     return [h("span", { class: "label" }, "pass ms"), sparkline(trace, view.stage), ...line];
   });
   view.stepper.hidden = !total;
-  view.place.textContent = total ? `rewrite ${view.rewrite >= 0 ? view.rewrite + 1 : "–"}/${total}` : "";
+  view.place.textContent = total ? `rewrite ${view.rewrite >= 0 ? view.rewrite + 1 : "–"}/${all}` : "";
+  view.place.title = all > total ? `the first ${total} of ${all} are on this page` : "";
   view.run.hidden = !view.can.run;
   view.actions.replaceChildren(...actionsAt(view).map((a) => h("button", { type: "button", class: "ctl text", "aria-label": `${a.label} here`, title: a.title, disabled: Boolean(view.waiting), onclick: a.act }, a.label)));
   for (const b of view.shadow.querySelectorAll(".ctl")) {

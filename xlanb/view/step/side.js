@@ -115,7 +115,7 @@ export function opCard(store, trace, current, name, act, line) {
       links("After", item.cp || [], act.pin, called),
       links("Users", users, act.pin, called),
       links("Calls", item.c || [], (c) => act.enter(store.rootOf(artifact, c)), (c) => c),
-      h("pre", { class: "plain" }, highlighted(item.t.trim(), "hlo", { has: (n) => n !== item.n && store.names(artifact).has(n) })),
+      h("pre", { class: "plain", tabindex: 0, role: "group", "aria-label": "Text of the op" }, highlighted(item.t.trim(), "hlo", { has: (n) => n !== item.n && store.names(artifact).has(n) })),
     );
   }
   const history = store.history(trace, name);

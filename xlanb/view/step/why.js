@@ -35,6 +35,7 @@ export function whyView(stage, store, state) {
     body.append(heading("Rewrites", `${why.rewrites.length + (why.more_rewrites || 0)}, step through them with ← →`));
     why.rewrites.forEach((/** @type {any} */ r, /** @type {number} */ k) => body.append(rewrite(r, k, state, stage, store)));
     if (why.more_rewrites) body.append(h("p", { class: "note inline" }, `${plural(why.more_rewrites, "more rewrite")} not shown.`));
+    if (why.unused) body.append(h("p", { class: "note inline" }, `Also removed: ${plural(why.unused[0], "computation")} that nothing calls any more, with ${plural(why.unused[1], "instruction")}.`));
   }
   return body;
 }
@@ -43,6 +44,11 @@ export function whyView(stage, store, state) {
 function refusals(failing) {
   const rows = failing.map(([name, count]) => [h("dt", {}, count.toLocaleString("en")), h("dd", {}, name)]);
   return h("dl", { class: "refusals", "aria-label": "Conditions that failed, by how often" }, ...rows.flat());
+}
+
+/** How many rewrites a stage has, with those that are not on the page. @param {Stage | undefined} stage */
+export function rewriteCount(stage) {
+  return stage?.why ? stage.why.rewrites.length + (stage.why.more_rewrites || 0) : 0;
 }
 
 /** How many rewrites and decisions a stage has, with those that are not shown; null without reasons. @param {any} why */
@@ -132,7 +138,7 @@ export function rewriteCard(store, stage, k) {
     "div",
     { class: "card-body" },
     h("h3", {}, h("span", { class: "opname" }, r.rule || r.pass || stage.name)),
-    h("p", { class: "muted" }, `rewrite ${k + 1} of ${stage.why.rewrites.length} in ${stage.name}`),
+    h("p", { class: "muted" }, `rewrite ${k + 1} of ${rewriteCount(stage)} in ${stage.name}`),
     r.pattern || r.parts ? [h("h4", {}, r.pattern ? "Looked for" : "About"), foundParts(stage, r, store)].flat() : [h("h4", {}, "What it did"), editList(r)],
     r.keeps ? [h("h4", {}, "Keeps"), h("p", { class: "keeps" }, r.keeps)] : null,
     r.where ? [h("h4", {}, "Source"), h("p", { class: "mono where" }, r.where)] : null,
