@@ -67,10 +67,12 @@ export function placedStubs(stubs, nodes, boxes) {
     /** @type {(text: string) => Box[]} at the end of the side where edges of its direction meet the box, at its other end, beside the box */
     const places = (text) => {
       const w = widthOf(text);
-      const level = isOut ? n.y + n.h - back - TALL : n.y;
       const ends = [first, last - w];
       const beside = [n.x - w - 2, n.x + n.w + 2];
-      return [...(isOut ? ends.reverse() : ends).map((x) => ({ x, y: beyond, w, h: TALL })), ...(isOut ? beside.reverse() : beside).map((x) => ({ x, y: level, w, h: TALL }))];
+      const room = n.h - back - TALL;
+      const levels = (isOut ? [1, 0.5, 0] : [0, 0.5, 1]).map((part) => n.y + part * room);
+      if (isOut) for (const sides of [ends, beside]) sides.reverse();
+      return [...ends.map((x) => ({ x, y: beyond, w, h: TALL })), ...levels.flatMap((y) => beside.map((x) => ({ x, y, w, h: TALL })))];
     };
     const isFree = (/** @type {Box} */ p) => p.x > -12 && p.x + p.w < right && taken.every((b) => b === n || p.x >= b.x + b.w || b.x >= p.x + p.w || p.y >= b.y + b.h || b.y >= p.y + p.h);
     const cut = (/** @type {number} */ room) => `${arrow} ${shortened(name, room, "below")}${more}`;
