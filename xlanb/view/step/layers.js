@@ -59,7 +59,7 @@ export function laidOut(all, sizes, flow) {
   const blocks = all.flatMap(({ rows, up, down }) => {
     const lines = rows.flatMap((row) => wrapped(row, turned, flow.wide, gaps[0]));
     if (down.size) wraps += lines.length - rows.length;
-    return bandsOf(lines, turned, down, flow.bands, gaps[1]).map((band) => places(band, up, down, turned, gaps));
+    return bandsOf(lines, turned, down, flow.bands, gaps[1]).map((band) => ({ ...places(band, up, down, turned, gaps), loose: !down.size }));
   });
   const placed = { ...packed(blocks, turned, gaps), wraps, rank };
   if (!flow.across) return placed;
@@ -472,17 +472,25 @@ function packed(blocks, sizes, gaps) {
   /** @type {Map<string, Lane>} */
   const lanes = new Map();
   const band = new Map();
-  let [x, y, w, column] = [0, 0, 0, 0];
+  /** @type {{x: number, w: number, y: number}[]} */
+  const columns = [{ x: 0, w: 0, y: 0 }];
   blocks.forEach((block, n) => {
-    if (y && y + ends[n][1] > tallest + 1) [x, y, w, column] = [x + w + BAND_GAP, 0, 0, column + 1];
+    const [wide, tall] = ends[n];
+    const hasRoom = (/** @type {{w: number, y: number}} */ c) => c.y + tall <= tallest + 1;
+    const last = columns[columns.length - 1];
+    let column = !last.y || hasRoom(last) ? last : undefined;
+    if (block.loose && (!column || wide > column.w)) column = columns.find((c) => hasRoom(c) && wide <= c.w) || column; // below what is shorter
+    if (!column) columns.push((column = { x: last.x + last.w + BAND_GAP, w: 0, y: 0 }));
+    const { x, y } = column;
     for (const [k, b] of block.boxes) boxes.set(k, { ...b, x: b.x + x, y: b.y + y });
     for (const [k, at] of block.lanes) {
       lanes.set(k, { x: at.x + x, from: at.from + y, to: at.to + y });
-      band.set(k, column);
+      band.set(k, columns.indexOf(column));
     }
-    [y, w] = [y + ends[n][1] + gaps[1], Math.max(w, ends[n][0])];
+    [column.y, column.w] = [y + tall + gaps[1], Math.max(column.w, wide)];
   });
+  const [end] = columns.slice(-1);
   // In the order of the keys, so that what is drawn has the same order in every arrangement.
   const ordered = new Map([...sizes.keys()].filter((k) => boxes.has(k)).map((k) => [k, /** @type {Box} */ (boxes.get(k))]));
-  return { boxes: ordered, lanes, band, w: Math.ceil(Math.max(0, x + w)), h: Math.max(0, ...[...boxes.values()].map((b) => b.y + b.h)) };
+  return { boxes: ordered, lanes, band, w: Math.ceil(Math.max(0, end.x + end.w)), h: Math.max(0, ...[...boxes.values()].map((b) => b.y + b.h)) };
 }
