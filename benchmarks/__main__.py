@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 NAMES = sorted(p.stem for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("_"))
-TAKE_WORDS = {"devices", "load", "models", "products", "shardy", "verdicts"}
+TAKE_WORDS = {"devices", "explorer", "load", "models", "products", "shardy", "verdicts"}
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ import { lifted } from "./edges.js";
 import { ghostsOf, goneFrom } from "./ghosts.js";
 import { neighbour } from "./focus.js";
 import { layered } from "./layers.js";
-import { covered, LEGIBLE, newMemory, nodeSize, place } from "./place.js";
+import { covered, LEGIBLE, newMemory, nodeSize, place, tangle } from "./place.js";
 import { guided, route, wayPath } from "./route.js";
 import { spoken } from "./shapes.js";
 import { stay } from "./stay.js";
@@ -306,4 +306,21 @@ test("what a pass removed stands where it stood, if its surroundings do and the 
   const moved = { ...after, nodes: after.nodes.map((n) => ({ ...n, x: n.x + 200 })) };
   assert.deepEqual(ghostsOf(moved, before, gone), [], "all stands elsewhere");
   assert.deepEqual(ghostsOf({ ...after, nodes: [...after.nodes, { ...was, key: "new" }] }, before, gone), [], "something stands there");
+});
+
+test("a box by itself stands below a shorter column where there is room", () => {
+  const sizes = new Map([["a", [100, 40]], ["b", [100, 40]], ["c", [100, 200]], ["alone", [80, 40]]]);
+  const { boxes, w } = layered(sizes, [["a", "b"], ["b", "c"]], { across: false, bands: 2, wide: 600 });
+  const [a, c, alone] = ["a", "c", "alone"].map((k) => boxes.get(k));
+  assert.ok(c.x >= a.x + a.w, "two columns");
+  assert.ok(alone.x < c.x && alone.y >= boxes.get("b").y + 40, "below the first");
+  assert.equal(w, c.x + c.w);
+});
+
+test("edges that lead from column to column count beyond those of the flow", () => {
+  const chain = ["a", "b", "c", "d", "e", "f"];
+  const flow = chain.slice(1).map((k, n) => [chain[n], k]);
+  const placed = layered(new Map(chain.map((k) => [k, [100, 40]])), flow, { across: false, bands: 2, wide: 600 });
+  assert.equal(tangle(placed, flow), 0);
+  assert.equal(tangle(placed, [...flow, ["a", "e"], ["a", "e"], ["b", "f"], ["a", "c"]]), 2);
 });

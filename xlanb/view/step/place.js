@@ -296,7 +296,7 @@ function worth(outer, edges, boxes, room) {
 }
 
 /** How many edges lead from column to column beyond those that take the flow from each one to the next. @param {Placed} placed @param {Link[]} edges */
-function tangle(placed, edges) {
+export function tangle(placed, edges) {
   const pairs = new Set(edges.map(([a, b]) => `${placed.band.get(a) === placed.band.get(b) ? "" : `${a}\n${b}`}`));
   pairs.delete("");
   return Math.max(0, pairs.size - (new Set(placed.band.values()).size - 1));
