@@ -261,9 +261,10 @@ function drawRoof(points, machine, W) {
   for (let v = y0; v <= y1; v += 1) svg.append(s("path", { class: "gridline", d: `M${pad},${Y(v)}H${W - pad}` }), s("text", { class: "peak", x: 2, y: Y(v) + 4 }, `${10 ** (v % 3 + (v % 3 < 0 ? 3 : 0))}${["", "k", "M", "G", "T", "P"][Math.floor(v / 3)] ?? ""}${v === y1 ? " flop/s" : ""}`));
   if (measured) svg.append(s("path", { class: "roof", d: `M${X(x0)},${Y(Math.max(y0, x0 + fastest))}L${X(knee)},${Y(Math.min(top, knee + fastest))}H${X(x1)}` }));
   const most = Math.max(...points.map((p) => p.share));
-  const labels = new ChartLabels(W, H - 20);
+  const radius = (/** @type {any} */ p) => 4 + 6 * Math.sqrt(p.share / most);
+  const labels = new ChartLabels(W, H - 20, points.map((p) => [X(log(p.x)), Y(log(p.y)), radius(p)]));
   for (const p of [...points].sort((a, b) => b.share - a.share)) {
-    const dot = s("g", { class: "value", data: { op: p.op } }, s("circle", { cx: X(log(p.x)), cy: Y(log(p.y)), r: 4 + 6 * Math.sqrt(p.share / most) }), s("title", {}, `${p.name}\n${p.x.toPrecision(3)} flops per byte, ${(p.y / 1e9).toPrecision(3)} Gflop/s, ${(p.bandwidth / 1e9).toPrecision(3)} GB/s${p.limit ? `\n${p.limit}` : ""}`));
+    const dot = s("g", { class: "value", data: { op: p.op } }, s("circle", { cx: X(log(p.x)), cy: Y(log(p.y)), r: radius(p) }), s("title", {}, `${p.name}\n${p.x.toPrecision(3)} flops per byte, ${(p.y / 1e9).toPrecision(3)} Gflop/s, ${(p.bandwidth / 1e9).toPrecision(3)} GB/s${p.limit ? `\n${p.limit}` : ""}`));
     if (p.share * 6 > most) {
       const label = labels.place(X(log(p.x)), Y(log(p.y)), p.op || p.name);
       if (label) dot.append(label);
@@ -273,14 +274,13 @@ function drawRoof(points, machine, W) {
   return svg;
 }
 
-/** Names beside points of a chart, none over another one: a name moves up, down or to the other side, or is left to the tooltip. */
+/** Names beside points of a chart, none over another one or over a point: a name moves up, down or to the other side, or is left to the tooltip. */
 export class ChartLabels {
-  /** @param {number} width of the chart @param {number} height */
-  constructor(width, height) {
+  /** @param {number} width of the chart @param {number} height @param {number[][]} points [x, y, radius], which no name covers */
+  constructor(width, height, points) {
     this.width = width;
     this.height = height;
-    /** @type {number[][]} */
-    this.taken = [];
+    this.taken = points.map(([x, y, r]) => [x - r, y - r, x + r, y + r]);
   }
 
   /** @param {number} x @param {number} y of the point @param {string} name @returns {SVGElement | null} */
