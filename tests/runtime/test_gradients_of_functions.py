@@ -145,19 +145,65 @@ def test_what_cannot_be_computed_again_says_so() -> None:
             gradients(y, x)
 
 
-def test_a_list_that_is_read_and_changed_says_so() -> None:
-    with tf.Graph().as_default():
-        x = tf.placeholder(tf.float64, [3])
+def _squared_list(x: Any, i: Any, a: Any) -> Any:
+    """Square the element of this iteration in place."""
+    item = call("TensorListGetItem", a, i, tf.constant([], tf.int32), element_dtype=tf.float64)
+    return call("TensorListSetItem", a, i, item * item * x[0])
+
+
+def _twice_set_list(x: Any, i: Any, a: Any) -> Any:
+    """Overwrite an element, and read it from the changed list."""
+    first = call("TensorListSetItem", a, i, tf.sin(x[1]))
+    item = call("TensorListGetItem", first, i, tf.constant([], tf.int32), element_dtype=tf.float64)
+    last = call("TensorListGetItem", first, 2 - i, tf.constant([], tf.int32), element_dtype=tf.float64)
+    return call("TensorListSetItem", first, 2 - i, item * last * x[2])
+
+
+def _read_in_a_branch(x: Any, i: Any, a: Any) -> Any:
+    def read() -> Any:
+        return call("TensorListGetItem", a, i, tf.constant([], tf.int32), element_dtype=tf.float64)
+
+    item = cond_v2(i > 0, lambda: read() * read(), lambda: x[1] * 2.0, None)
+    return call("TensorListSetItem", a, 2 - i, item + x[0])
+
+
+@pytest.mark.parametrize("change", [_squared_list, _twice_set_list, _read_in_a_branch])
+def test_a_loop_may_read_the_list_that_it_changes(change: Callable[..., Any]) -> None:
+    def build(x: Any) -> Any:
         held = call("TensorListFromTensor", x, tf.constant([], tf.int32))
+        made = while_v2(
+            lambda i, _: i < 3, lambda i, a: (i + 1, change(x, i, a)), [0, held], None, None, None, same=True
+        )[1]
+        return tf.sin(call("TensorListStack", made, tf.constant([], tf.int32), element_dtype=tf.float64))
 
-        def body(i: Any, a: Any) -> Any:
-            item = call("TensorListGetItem", a, i, tf.constant([], tf.int32), element_dtype=tf.float64)
-            return i + 1, call("TensorListSetItem", a, i, item * item)
+    with tf.Graph().as_default() as graph, tf.Session(graph=graph) as session:
+        x = tf.placeholder(tf.float64, [3])
+        y = tf.reduce_sum(build(x))
+        (slope,) = gradients(y, x)
+        found = session.run(slope, {x: VALUE})
+        for i in range(3):
+            ends = [session.run(y, {x: VALUE + np.eye(3)[i] * d}) for d in (-STEP, STEP)]
+            assert found[i] == pytest.approx((ends[1] - ends[0]) / (2 * STEP), abs=1e-7)
 
-        made = while_v2(lambda i, _: i < 3, body, [0, held], None, None, None, same=True)[1]
-        stacked = call("TensorListStack", made, tf.constant([], tf.int32), element_dtype=tf.float64)
-        with pytest.raises(UnimplementedError, match="reads a list which it also changes"):
-            gradients(stacked, x)
+
+def test_a_loop_may_grow_the_list_that_it_reads() -> None:
+    def body(i: Any, a: Any) -> Any:
+        before = [
+            call("TensorListGetItem", a, i - d, tf.constant([], tf.int32), element_dtype=tf.float64) for d in (1, 2)
+        ]
+        return i + 1, call("TensorListSetItem", a, i, before[0] * before[1], resize_if_index_out_of_bounds=True)
+
+    with tf.Graph().as_default() as graph, tf.Session(graph=graph) as session:
+        x = tf.placeholder(tf.float64, [2])
+        held = call("TensorListFromTensor", x, tf.constant([], tf.int32))
+        made = while_v2(lambda i, _: i < 6, body, [2, held], None, None, None, same=True)[1]
+        y = call("TensorListStack", made, tf.constant([], tf.int32), element_dtype=tf.float64)
+        (slope,) = gradients(y, x)
+        a, b = 1.3, 0.7
+        # a, b, ab, ab^2, a^2b^3, a^3b^5
+        by_a = 1 + b + b**2 + 2 * a * b**3 + 3 * a**2 * b**5
+        by_b = 1 + a + 2 * a * b + 3 * a**2 * b**2 + 5 * a**3 * b**4
+        np.testing.assert_allclose(session.run(slope, {x: [a, b]}), [by_a, by_b], rtol=1e-12)
 
 
 def test_gradients_of_nested_branches_are_built_once() -> None:

@@ -33,9 +33,9 @@ _CALLERS = {
     "StatelessIf": ("then_branch", "else_branch"), "StatelessWhile": ("cond", "body"), "StatelessCase": ("branches",),
     "PartitionedCall": ("f",),
 }  # fmt: skip
-_ITEM_READS = frozenset(
-    {"TensorListGetItem", "TensorListStack", "TensorListGather", "TensorListPopBack", "TensorListConcatV2"}
-)
+_NOT_SAVED = frozenset({"resource", "variant"})
+_UPDATES = frozenset({"Identity", "TensorListSetItem", "TensorListPushBack", "TensorListScatterIntoExistingList"})
+"""Ops that return a changed list, and whose gradients need no element of the list before."""
 
 
 def _function(op: Operation, ref: FunctionRef) -> GraphFunction:
@@ -227,9 +227,9 @@ def _nodes_made(graph: Graph, function: Callable[[], list[Any]]) -> tuple[list[A
 def _while(op: Operation, *grads: Any) -> Any:
     cond, body = (_function(op, op.get_attr(n)) for n in ("cond", "body"))
     starts, own = list(op.inputs), _unchanged(body)
-    _check_lists(op, body, own)
     limit = _bound(op, cond, body, own)
-    saved = [i for i, t in enumerate(starts) if i not in own and t.dtype.name not in {"resource", "variant"}]
+    lists = _lists_read(body, own)
+    saved = [i for i, t in enumerate(starts) if i in lists or (i not in own and t.dtype.name not in _NOT_SAVED)]
     count, held = _run_again(cond, body, starts, saved, limit)
     places = [i for i, t in enumerate(starts) if is_trainable(t)]
     kinds = {i: _kind(body, starts, i) for i in places}
@@ -279,18 +279,24 @@ def _results(body: GraphFunction) -> dict[int, Operation]:
     return found
 
 
-def _check_lists(op: Operation, body: GraphFunction, own: set[int]) -> None:
-    """Raise UnimplementedError if the body reads elements of a list that it also changes.
+def _lists_read(body: GraphFunction, own: set[int]) -> set[int]:
+    """Return the lists that the body changes and of which it needs elements or the length.
 
-    Such elements are not kept for each iteration.
+    A list that grows by TensorListSetItem counts: the gradient needs its length before.
     """
-    args = {inner.outputs[0]: int(inner.attrs["index"]) for inner in body.body if inner.type == "_Arg"}
-    for inner in body.body:
-        if inner.type in _ITEM_READS and args.get(inner.inputs[0], -1) not in own | {-1}:
-            raise UnimplementedError(
-                "the gradient of a loop that reads a list which it also changes is not supported: "
-                f"{inner.describe()} in {op.describe()}"
-            )
+    found = set()
+    for arg in (inner for inner in body.body if inner.type == "_Arg"):
+        index = int(arg.attrs["index"])
+        if arg.outputs[0].dtype.name != "variant" or index in own:
+            continue
+        pending = list(arg.outputs)
+        while pending:
+            for reader in pending.pop().uses:
+                if reader.type in _UPDATES and not reader.attrs.get("resize_if_index_out_of_bounds"):
+                    pending += reader.outputs
+                elif reader.type != "_Retval":
+                    found.add(index)
+    return found
 
 
 def _bound(op: Operation, cond: GraphFunction, body: GraphFunction, own: set[int]) -> int | None:

@@ -47,6 +47,8 @@ def _get(op: Operation, grad: Tensor) -> Any:
 def _set(op: Operation, grad: Tensor) -> Any:
     index, item = op.inputs[1:3]
     rest = call("TensorListSetItem", grad, index, zeros_like(item))
+    if op.attrs.get("resize_if_index_out_of_bounds"):
+        rest = call("TensorListResize", rest, call("TensorListLength", op.inputs[0]))
     return rest, None, call("TensorListGetItem", grad, index, shape(item), **_kind(op))
 
 
