@@ -8,16 +8,13 @@ differentiates it itself; the values are compared.
 
 from __future__ import annotations
 
-import argparse
-import collections
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tests.peers.op_cases import CASES, Case, K, V
 from tests.peers.op_runs import Outcome, _array, _default, op_def, tensorflow
+from tests.peers.sweep_report import report
 
 _SLACK = 1e-6
 _SINGLE_SLACK = 1e-4
@@ -115,9 +112,16 @@ class _Made:
         return placeholder
 
 
-def _weights(tf: Any, ys: list[Any], seed: int) -> list[Any]:
+def _weights(ys: list[Any], seed: int, feeds: dict[Any, Any]) -> list[Any]:
+    """Random weights in the shapes of tensors; those of open shapes are run for it."""
+    tf = tensorflow()
     rng = np.random.default_rng(seed)
-    return [tf.constant(rng.uniform(0.5, 1.5, y.shape.as_list()), y.dtype) for y in ys]
+    if all(y.shape.is_fully_defined() for y in ys):
+        shapes = [y.shape.as_list() for y in ys]
+    else:
+        with tf.compat.v1.Session(graph=ys[0].graph) as session:
+            shapes = [v.shape for v in session.run(ys, feeds)]
+    return [tf.constant(rng.uniform(0.5, 1.5, s), y.dtype) for y, s in zip(ys, shapes, strict=True)]
 
 
 def compare(name: str, kind: str = "float64") -> Outcome:
@@ -132,13 +136,14 @@ def compare(name: str, kind: str = "float64") -> Outcome:
             made = _Made(name, kind)
             if not made.xs or not made.ys:
                 return Outcome("refused", "no float input, or no float result")
-            weights = _weights(tf, made.ys, 1)
+            weights = _weights(made.ys, 1, made.feeds)
             forward = graph.as_graph_def().SerializeToString()
-            first = tf.compat.v1.gradients(made.ys, made.xs, weights)
+            found = tf.compat.v1.gradients(made.ys, made.xs, weights)
+            first = [None if g is None else tf.convert_to_tensor(g) for g in found]
             second: list[Any] = [None] * len(made.xs)
             there = [g for g in first if g is not None]
             try:
-                second = tf.compat.v1.gradients(there, made.xs, _weights(tf, there, 2)) if there else second
+                second = tf.compat.v1.gradients(there, made.xs, _weights(there, 2, made.feeds)) if there else second
             except (LookupError, ValueError, TypeError, NotImplementedError):
                 second = []  # TensorFlow has none
             wanted = [g for g in (*first, *second) if g is not None]
@@ -214,27 +219,11 @@ def _judge(expected: list[Any], got: list[Any], count: int) -> Outcome:
     return Outcome("spare", spare) if spare else Outcome("ok", "twice" if len(expected) > count else "once")
 
 
-def main() -> None:
-    """Print a line for each op type that is not right, then the totals."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--only")
-    parser.add_argument("--list")
-    given = parser.parse_args()
-    totals: collections.Counter[str] = collections.Counter()
-    lines = []
-    for name in given.only.split(",") if given.only else differentiated():
-        outcome = compare(name)
-        if outcome.status == "refused":
-            outcome = compare(name, "float32")
-        totals[outcome.status] += 1
-        lines.append(f"{outcome.status}\t{name}\t{outcome.text!r}")
-        if outcome.status != "ok" or given.only:
-            sys.stdout.write(f"{outcome.status} {name}: {outcome.text}\n")
-            sys.stdout.flush()
-    if given.list:
-        Path(given.list).write_text("\n".join(lines) + "\n")
-    sys.stdout.write(f"{sum(totals.values())} op types: {dict(totals)}\n")
+def compare_any(name: str) -> Outcome:
+    """Compare in double precision, or in single where TensorFlow has no other."""
+    outcome = compare(name)
+    return compare(name, "float32") if outcome.status == "refused" else outcome
 
 
 if __name__ == "__main__":
-    main()
+    report(differentiated(), compare_any, "op types")

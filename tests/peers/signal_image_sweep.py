@@ -10,16 +10,13 @@ converts the same bits to other floats.
 
 from __future__ import annotations
 
-import argparse
-import collections
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tests.peers.op_runs import Outcome, tensorflow
+from tests.peers.sweep_report import report
 
 # What draws floats, which TensorFlow's XLA makes otherwise of the same bits.
 DRAWN = {f"stateless_random_{n}" for n in "brightness contrast flip_left_right flip_up_down hue saturation".split()}
@@ -289,28 +286,5 @@ def _judge(expected: list[Any], got: list[Any]) -> Outcome:
     return Outcome("ok")
 
 
-def main() -> None:
-    """Print a line for each function that is not right, then the totals."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--only")
-    parser.add_argument("--list")
-    given = parser.parse_args()
-    totals: collections.Counter[str] = collections.Counter()
-    lines = []
-    wanted = given.only.split(",") if given.only else None
-    for name in cases():
-        if wanted is not None and name not in wanted:
-            continue
-        outcome = compare(name)
-        totals[outcome.status] += 1
-        lines.append(f"{outcome.status}\t{name}\t{outcome.text!r}")
-        if outcome.status != "ok":
-            sys.stdout.write(f"{outcome.status} {name}: {outcome.text}\n")
-            sys.stdout.flush()
-    if given.list:
-        Path(given.list).write_text("\n".join(lines) + "\n")
-    sys.stdout.write(f"{sum(totals.values())} functions: {dict(totals)}\n")
-
-
 if __name__ == "__main__":
-    main()
+    report(cases(), compare, "functions")
