@@ -96,7 +96,9 @@ def norm(
         x = convert_to_tensor(tensor)
         if ord in {"fro", "euclidean", 2}:
             if isinstance(axis, list | tuple) and len(axis) == 2 and ord == 2:
-                raise GraphValueError("norm: the 2-norm of matrices is not supported")
+                raise GraphValueError(
+                    "norm: for the 2-norm of matrices take tf.reduce_max(tf.svd(x, compute_uv=False), axis=-1)"
+                )
             return call("Sqrt", math_ops.reduce_sum(x * math_ops.conj(x), axis, keepdims=True if keep else None))
         size = math_ops.abs(x)
         if ord == 1:

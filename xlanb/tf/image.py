@@ -80,7 +80,7 @@ def resize_images(
 ) -> Tensor:  # fmt: skip
     """Resize images, or a single one. Raises GraphValueError for an unknown method."""
     if preserve_aspect_ratio:
-        raise GraphValueError("resize_images: preserve_aspect_ratio is not supported")
+        raise GraphValueError("resize_images: leave out preserve_aspect_ratio, and pass the size that keeps the ratio")
     if method not in _RESIZE:
         raise GraphValueError("Resize method is not implemented.")
     with name_scope(name, "resize", [images, size]):

@@ -28,7 +28,9 @@ class ExponentialMovingAverage:
         self, decay: Any, num_updates: Any = None, zero_debias: bool = False, name: str = "ExponentialMovingAverage"
     ) -> None:
         if zero_debias:
-            raise GraphValueError("ExponentialMovingAverage(zero_debias=True) is not supported")
+            raise GraphValueError(
+                "ExponentialMovingAverage: leave out zero_debias; num_updates weighs early values more"
+            )
         self._decay, self._num_updates, self._name = decay, num_updates, name
         self._averages: dict[Any, Any] = {}
 

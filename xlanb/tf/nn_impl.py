@@ -60,7 +60,9 @@ def convolution(
     steps, rates = list(strides or [1] * rank), list(dilation_rate or [1] * rank)
     if rank == 1:
         if rates != [1]:
-            raise GraphValueError("convolution with one spatial dimension and a dilation is not supported")
+            raise GraphValueError(
+                "convolution dilates two or three spatial dimensions: add one of size 1 to the input and the kernel"
+            )
         return conv1d(input, filter, steps[0], padding, data_format=data_format, name=name)
     first = data_format is not None and data_format.startswith("NC")
     around = [[1, 1, *v] if first else [1, *v, 1] for v in (steps, rates)]

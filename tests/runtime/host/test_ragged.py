@@ -49,7 +49,7 @@ def test_values_take_their_places(shape: Any, values: Any, partitions: Any, kind
         ([2], [1, 2], 0, [[0, 2]], SPLITS, "must have 2 dimensions"),
         ([1, 2, 5], [[1, 2]], 0, [[0, 1]], SPLITS, "does not end with"),
         (-1, [1, 2], [0, 0, 0], [[0, 2]], SPLITS, "does not fit"),
-        (-1, [1, 2], 0, [[0, 2]], ["COLUMNS"], "not supported"),
+        (-1, [1, 2], 0, [[0, 2]], ["COLUMNS"], "unexpected row_partition_types .*: expected FIRST_DIM_SIZE"),
         (-1, [1, 2], 0, [[0, 2]], SPLITS * 2, "1 row partitions, but 2"),
     ],
 )

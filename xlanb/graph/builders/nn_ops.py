@@ -353,7 +353,9 @@ def embedding_lookup(
     """
     items = list(params) if isinstance(params, list | tuple) else [params]
     if len(items) != 1 or max_norm is not None:
-        raise GraphValueError("embedding_lookup of partitioned variables, or with max_norm, is not supported")
+        raise GraphValueError(
+            "embedding_lookup takes one variable, without max_norm: concatenate parts, clip the returned rows"
+        )
     with name_scope(name, "embedding_lookup", [*items, ids]) as scope:
         graph = get_default_graph()
         ids = convert_to_tensor(ids, name="ids")

@@ -85,7 +85,9 @@ class _Store:
             GraphValueError: it exists but is not reused, or vice versa, or shape or dtype differ.
         """
         if partitioner is not None or custom_getter is not None:
-            raise GraphValueError("get_variable: partitioners and custom getters are not supported")
+            raise GraphValueError(
+                "get_variable: leave out partitioner and custom_getter: a variable is made here, whole"
+            )
         full = f"{scope.name}/{name}" if scope.name else name
         found = self.variables.get(full)
         wanted = None if dtype is None else as_dtype(dtype)

@@ -176,7 +176,7 @@ def _einsum(op: Operation, grad: Tensor) -> Any:
     terms, result = _spelled_out(op)
     if any(len(set(t)) != len(t) for t in (*terms, result)):
         raise UnimplementedError(
-            f"the gradient of an einsum with a repeated label in one operand is not supported: {op.describe()}"
+            f"an einsum with a repeated label in one operand has no gradient: take the diagonal first: {op.describe()}"
         )
     if len(terms) == 1:
         return [_by_operand(op, op.inputs[0], terms[0], [(result, grad)])]
@@ -200,7 +200,7 @@ def _spelled_out(op: Operation) -> tuple[list[str], str]:
     most = max(hidden, key=len)
     if any(h and most[-len(h) :] != h for h in hidden):
         raise UnimplementedError(
-            f"the gradient of an einsum whose ellipsis broadcasts an operand is not supported: {op.describe()}"
+            f"an einsum whose ellipsis broadcasts an operand has no gradient: broadcast it first: {op.describe()}"
         )
     names = "".join(spare[: len(most)])
     spelled = [t.replace("...", names[len(most) - len(h) :]) for t, h in zip(terms, hidden, strict=True)]
@@ -215,7 +215,7 @@ def _hidden_dims(op: Operation, x: Tensor, term: str) -> list[int | None]:
         return []
     if dims is None:
         raise UnimplementedError(
-            f"the gradient of an einsum with an ellipsis of unknown rank is not supported: {op.describe()}"
+            f"an einsum with an ellipsis of unknown rank has no gradient: set the shapes of its inputs: {op.describe()}"
         )
     return list(dims[len(head) : len(dims) - len(tail)])
 
@@ -229,7 +229,9 @@ def _by_operand(op: Operation, x: Tensor, term: str, given: list[tuple[str, Tens
         return found
     dims = x.shape.as_tuple()
     if dims is None or None in dims:
-        raise UnimplementedError(f"the gradient of an einsum with unknown shapes is not supported: {op.describe()}")
+        raise UnimplementedError(
+            f"an einsum of unknown shapes has no gradient: set the shapes of its inputs: {op.describe()}"
+        )
     shaped = [d if c in kept else 1 for c, d in zip(term, dims, strict=True)]
     return broadcast_to(reshape(found, shaped), shape(x))
 

@@ -45,7 +45,7 @@ def read_bundle(prefix: str | Path) -> dict[str, Array]:
     entries = {key.decode("utf-8", "replace"): value for key, value in _table(index)}
     header = _message("BundleHeaderProto", entries.pop("", b""), index)
     if header.endianness:
-        raise GraphError(f"{str(index)!r} belongs to a big-endian checkpoint, which is not supported")
+        raise GraphError(f"{str(index)!r} belongs to a big-endian checkpoint: save it again on a little-endian machine")
     found: dict[str, Array] = {}
     claimed: dict[int, int] = {}
     for name, data in entries.items():
@@ -153,7 +153,7 @@ def _block(data: bytes, offset: int, size: int, path: Path) -> Iterator[tuple[by
     stored = int.from_bytes(data[end + 1 : end + _TRAILER], "little")
     _check(f"the block of {size} bytes at {offset}", crc32c(data[offset : end + 1]), stored)
     if data[end]:
-        raise GraphError(f"{str(path)!r} is compressed, which is not supported")
+        raise GraphError(f"{str(path)!r} has a compressed block: save the checkpoint again without compression")
     block = data[offset:end]
     stop = size - 4 - 4 * int.from_bytes(block[-4:], "little")
     at, key = 0, b""

@@ -31,7 +31,7 @@ def _names(inputs: Sequence[Any], count: int) -> list[str]:
         raise GraphValueError(f"{len(names)} tensor_names and {len(slices)} shape_and_slices for {count} tensors")
     parts = [f"{name} ({part})" for name, part in zip(names, slices, strict=True) if part]
     if parts:
-        raise GraphValueError(f"parts of partitioned variables are not supported: {parts[0]}")
+        raise GraphValueError(f"cannot save or restore part of a variable: {parts[0]}; name whole variables")
     return names
 
 

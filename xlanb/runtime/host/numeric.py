@@ -66,7 +66,7 @@ def _quantized(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seque
     """Quantize and dequantize: round to the values of this many bits within the range."""
     x = np.asarray(inputs[0])
     if int(op.attrs.get("axis", -1)) != -1:
-        raise _fail(op, "a separate range for each slice along an axis is not supported")
+        raise _fail(op, "a separate range for each slice needs a compiled node: set axis to -1, or compile it")
     bits = int(inputs[3]) if op.type.endswith("V3") else int(op.attrs.get("num_bits", 8))
     is_signed, given = bool(op.attrs.get("signed_input", True)), bool(op.attrs.get("range_given"))
     low, high = (float(inputs[1]), float(inputs[2])) if given else (float(x.min()), float(x.max()))

@@ -56,7 +56,9 @@ def _places(op: Operation, partitions: Sequence[Array], count: int) -> tuple[Arr
         raise _fail(op, f"{len(partitions)} row partitions, but {len(kinds)} row_partition_types")
     known = {"FIRST_DIM_SIZE", "VALUE_ROWIDS", "ROW_SPLITS"}
     if any(k not in known for k in kinds) or "FIRST_DIM_SIZE" in kinds[1:] or kinds[:1] == ["VALUE_ROWIDS"]:
-        raise _fail(op, f"row_partition_types {kinds} are not supported")
+        raise _fail(
+            op, f"unexpected row_partition_types {kinds}: expected FIRST_DIM_SIZE and VALUE_ROWIDS, or ROW_SPLITS"
+        )
     levels = list(zip(kinds, partitions, strict=True))
     if kinds[0] == "FIRST_DIM_SIZE":
         rows = checked_size(op, int(partitions[0]))

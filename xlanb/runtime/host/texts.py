@@ -210,7 +210,9 @@ def _unicode(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequenc
     errors = {"strict": "strict", "ignore": "ignore", "replace": "replace"}[str(op.attrs.get("errors", "replace"))]
     encoding = _UNICODE.get(str(op.attrs.get("input_encoding", "UTF-8")))
     if encoding is None:
-        raise _fail(op, f"the encoding {op.attrs.get('input_encoding')!r} is not supported")
+        raise _fail(
+            op, f"unknown input_encoding {op.attrs.get('input_encoding')!r}: expected one of {', '.join(_UNICODE)}"
+        )
     try:
         rows = [as_bytes(s).decode(encoding, errors) for s in np.asarray(inputs[0], object).ravel()]
     except UnicodeDecodeError as error:

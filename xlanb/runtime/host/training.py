@@ -101,7 +101,7 @@ def _apply(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[A
     rule = _RULES[op.type.partition("SparseApply")[2]]
     given = dict(zip((a.name for a in get_op(op.type).inputs), inputs, strict=True))
     if op.attrs.get("multiply_linear_by_lr"):
-        raise GraphError(f"node {op.name!r} ({op.type}): multiply_linear_by_lr is not supported")
+        raise GraphError(f"node {op.name!r} ({op.type}): set multiply_linear_by_lr to false")
     handles = {name: given[name] for name in given if name in _VARIABLES}
 
     def step() -> None:

@@ -165,7 +165,7 @@ def _approx_top_k(ctx: OpContext) -> list[HloInstruction]:
     if not 0 <= k <= dims[axis]:
         ctx.fail(f"dimension {axis} of {x.shape} does not have {k} elements")
     if not ctx.attr("aggregate_to_topk", True):
-        ctx.fail("partial results (aggregate_to_topk=false) are not supported")
+        ctx.fail("partial results are not computed: set aggregate_to_topk to true")
     indices = ctx.b.iota(array(PrimitiveType.S32, dims), axis)
     both = ctx.b.sort([x, indices], axis, "GT" if ctx.attr("is_max_k", True) else "LT", stable=True)
     limits = [*dims[:axis], k, *dims[axis + 1 :]]

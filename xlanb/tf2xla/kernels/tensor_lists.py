@@ -57,7 +57,7 @@ def _reserve(ctx: OpContext) -> Value:
 def _empty(ctx: OpContext) -> Value:
     size = int(ctx.number(1))
     if size < 0:
-        ctx.fail("a list that grows needs max_num_elements: its size must be known at compile time")
+        ctx.fail("a list that grows needs max_num_elements, known at compile time: give the loop maximum_iterations")
     return _made(ctx, size, is_pushed=True)
 
 
@@ -124,7 +124,7 @@ def _get(ctx: OpContext) -> HloInstruction:
 @register("TensorListSetItem")
 def _set(ctx: OpContext) -> HloInstruction:
     if ctx.attr("resize_if_index_out_of_bounds"):
-        ctx.fail("the size of a list that grows is unknown at compile time")
+        ctx.fail("the size of a list that grows is unknown at compile time: give the TensorArray a fixed size")
     item = ctx.input(2)
     buffer, count = _parts(ctx, _held(ctx, item.array_shape.dimensions))
     return ctx.b.tuple([_with_row(ctx, buffer, ctx.input(1), item), *([] if count is None else [count])])
