@@ -7,8 +7,8 @@ themselves (NumPy, pandas, ...) come from Pyodide's CDN or, if that is not reach
 on PyPI with the same files; either way, a file with a wrong sum is rejected. Pure Python packages
 come from PyPI.
 
-Every package is compiled to byte code here rather than in the browser, and is loaded while the page
-opens.
+Every package is compiled to byte code here rather than in the browser. What the first picture needs
+is loaded while the page opens, the rest when it is imported.
 """
 
 from __future__ import annotations
@@ -38,8 +38,22 @@ PACKAGES = ("ssl", "sqlite3", "jedi", "ipython", "micropip", "numpy", "pandas")
 ON_DEMAND = ("scipy",)
 """In the site, and loaded when a cell imports it."""
 STDLIB = "python_stdlib.zip"
-LEFT_OUT = (".data/", "jedi/third_party/django-stubs/")
-"""Parts of packages to omit: extensions of JupyterLab, which it has already, and Django's stubs."""
+LATER = {
+    "plotly": ("plotly", "narwhals"),
+    "nbformat": ("nbformat", "fastjsonschema", "jsonschema", "attrs", "pyrsistent", "jupyter_core", "platformdirs"),
+    "graphviz": ("graphviz",),
+}
+"""By module: the packages that its first import loads (`sitecustomize.py`), its own first."""
+LEFT_OUT = (
+    ".data/",
+    "plotly/labextension/",
+    "plotly/package_data/widgetbundle.js",
+    "jedi/third_party/django-stubs/",
+    "jedi/third_party/typeshed/third_party/",
+    "numpy/f2py/",
+)
+"""Parts of packages to omit: extensions of JupyterLab, which it has already, the script of plotly's
+FigureWidget, stubs of other packages, and a compiler of Fortran."""
 UNCOMPILED = ("jedi-", "plotly-", "pygments-", "pytz-")
 """Packages with many, mostly unused files: unpacking all byte code takes longer than compiling."""
 NOTE = """\
@@ -63,8 +77,15 @@ def main() -> None:
     entries = [from_lock(lock["packages"][name], work) for name in closure(lock, (*PACKAGES, *ON_DEMAND))]
     own = [from_wheel(path, unpacked) for path in python_wheels(work)]
     unpack(core / STDLIB, unpacked)
+    wheels = {e["name"]: e for e in own}
+    later = {module: [wheels[name]["file_name"] for name in names] for module, names in LATER.items()}
+    for name, *needed in LATER.values():  # for cells whose own imports Pyodide loads
+        wheels[name]["depends"] = [key(n) for n in needed]
+    source = (HERE / "sitecustomize.py").read_text().replace("LATER: dict[str, list[str]] = {}", f"LATER = {later}")
+    (unpacked / STDLIB / "sitecustomize.py").write_text(source)
     run("node", str(HERE / "compile.mjs"), str(core), str(unpacked))
-    site = lite_site(work, [*loaded, *(e["name"] for e in own)])
+    waiting = {name for names in LATER.values() for name in names}
+    site = lite_site(work, [*loaded, *(e["name"] for e in own if e["name"] not in waiting)])
     shutil.copytree(core, site / "static" / "pyodide", ignore=shutil.ignore_patterns("*.map", "*.ts", "*.html", "*.md"))
     write(unpacked / STDLIB, site / "static" / "pyodide" / STDLIB)
     packed = [pack(e, unpacked, work, site / "static" / "pyodide") for e in (*entries, *own)]
