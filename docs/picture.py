@@ -1,64 +1,54 @@
-"""Make the still and moving pictures of the step widget: `make demo`, then `python docs/picture.py
-[STAGE]`.
+"""Make the still and moving pictures of the step widget: `python docs/picture.py`.
 
-Needs playwright, Pillow and Chromium.
+Needs JAX, playwright, Pillow and Chromium.
 """
 
 from __future__ import annotations
 
 import io
 import shutil
-import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from transformer import training
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "build" / "demo.html"
-PICTURES = ROOT / "docs" / "images"
-STAGE = sys.argv[1] if len(sys.argv) > 1 else "fusion"
-# Name, theme, stage, and the keys pressed there.
+import xlanb
+
+PICTURES = Path(__file__).parent / "images"
+SIZE = (1360, 850)
+RUNS = 5
+"""The last run is shown; the first ones are slower."""
+# Name, theme, stage, and what is done there: keys, or ops to click.
 SCENES = (
-    ("step-widget", "light", STAGE, "g"),
-    ("step-widget-dark", "dark", STAGE, "g"),
-    ("step-diff", "light", STAGE, "d"),
-    ("step-why-dark", "dark", "algsimp", ("w", "ArrowRight", "ArrowRight")),
-    ("step-rewrite", "light", "algsimp", ("g", "ArrowRight", "ArrowRight")),
-    ("step-code", "light", "assembly", "c"),
+    ("graph", "light", "before_optimizations", ()),
+    ("fusion-dark", "dark", "fusion", ()),
+    ("why", "light", "fusion", ("w",)),
+    ("code", "dark", "fusion", ("c",)),
+    ("timing", "light", "", ("End", "i")),
 )
-# The film: a stage (none: the last one's), the keys pressed there, and how long it is shown, ms.
+# The film: a stage ("": the last one's), what is done there, and how long it is shown, ms.
 FILM = (
-    ("graph", "g", 1500),
-    ("mark_for_compilation", "", 1500),
-    ("encapsulate_subgraphs", "", 1500),
-    ("tf2xla", "", 1500),
-    ("flatten-call-graph", "", 900),
-    ("algsimp", "", 1800),
-    ("", "d", 1800),
-    ("fusion", "g", 1800),
-    ("", "w", 2500),
-    ("assembly", "c", 2500),
-    ("execution", "i", 2500),
+    ("before_optimizations", (), 2500),
+    ("dot_decomposer", (), 1800),
+    ("layout-assignment", (), 1800),
+    ("fusion", (), 2500),
+    ("", ("d",), 2200),
+    ("", ("w",), 2800),
+    ("", ("c",), 2500),
+    ("", ("End", "i"), 2500),
 )
-FILM_SIZE = (1180, 720)
-# as root, without a GPU, and never phoning home
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync", "--no-first-run"]
 
 
-def widget(page: Page) -> Locator:
-    """The demo's widget."""
-    page.goto(PAGE.as_uri())
+def widget(page: Page, path: Path) -> Locator:
+    """The widget of a page."""
+    page.goto(path.as_uri())
     root = page.locator(".xlanb-step .root").first
     root.wait_for()
+    page.wait_for_timeout(1500)
     return root
 
 
@@ -70,45 +60,58 @@ def go(page: Page, root: Locator, stage: str, keys: Sequence[str]) -> None:
     for key in keys:
         page.keyboard.press(key)
     page.mouse.move(0, 0)
-    page.wait_for_timeout(1500)  # the nodes have moved to their places
+    page.wait_for_timeout(2000)  # the nodes have moved to their places
 
 
-def take(page: Page, name: str, stage: str, keys: str) -> None:
-    """Open the demo page at a stage, and save a picture of the widget."""
-    root = widget(page)
-    go(page, root, stage, keys)
-    root.screenshot(path=PICTURES / f"{name}.png")
+def picture(root: Locator) -> Image.Image:
+    """The widget as it is."""
+    return Image.open(io.BytesIO(root.screenshot())).convert("RGB")
 
 
-def film(browser: Browser) -> None:
+def film(browser: Browser, path: Path) -> None:
     """Walk through the stages, and save an animation."""
-    width, height = FILM_SIZE
-    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme="light")
-    root = widget(page)
+    page = browser.new_page(viewport={"width": 1200, "height": 750}, color_scheme="light")
+    root = widget(page, path)
     frames = []
     for stage, keys, _ in FILM:
         go(page, root, stage, keys)
-        frames.append(Image.open(io.BytesIO(root.screenshot())).convert("RGB"))
+        frames.append(picture(root))
     page.close()
-    path = PICTURES / "step.webp"
     durations = [ms for *_, ms in FILM]
-    frames[0].save(path, save_all=True, append_images=frames[1:], duration=durations, loop=0, lossless=True, method=6)
-    print(f"{path}: {path.stat().st_size:,} bytes")
+    frames[0].save(
+        PICTURES / "step.webp",
+        save_all=True,
+        append_images=frames[1:],
+        duration=durations,
+        loop=0,
+        quality=80,
+        method=6,
+    )
 
 
 def main() -> None:
     """Take all pictures."""
-    with sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        path = Path(folder) / "step.html"
+        function, *arguments = training()
+        compilation = xlanb.Compilation(function, *arguments)
+        compilation.finish()
+        for _ in range(RUNS):
+            compilation.run(*arguments)
+        compilation.trace.to_html(str(path))
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         for name, theme, stage, keys in SCENES:
-            scale = 1.5 if name == "step-widget" else 1
             page = browser.new_page(
-                viewport={"width": 1360, "height": 900}, device_scale_factor=scale, color_scheme=theme
+                viewport={"width": SIZE[0], "height": SIZE[1]}, device_scale_factor=1.5, color_scheme=theme
             )
-            take(page, name, stage, keys)
+            root = widget(page, path)
+            go(page, root, stage, keys)
+            picture(root).save(PICTURES / f"step-{name}.webp", lossless=True)
             page.close()
-        film(browser)
+        film(browser, path)
         browser.close()
+    for made in sorted(PICTURES.glob("step*")):
+        print(f"{made.name}: {made.stat().st_size:,} bytes")
 
 
 main()
