@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -399,77 +398,6 @@ def test_a_block_that_did_not_put_the_collector_back_leaves_that_to_the_next() -
     with raised_gc_thresholds():
         assert gc.get_threshold()[0] > before[0]
     assert gc.get_threshold() == before
-
-
-@pytest.fixture
-def collections(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """The generations collected meanwhile; nothing was moved before."""
-    monkeypatch.setattr(gc_thresholds, "_moved", {"objects": 0, "full collections": -1})
-    found: list[int] = []
-
-    def record(phase: str, info: dict[str, int]) -> None:
-        if phase == "stop":
-            found.append(info["generation"])
-
-    gc.collect()
-    gc.callbacks.append(record)
-    yield found
-    gc.callbacks.remove(record)
-
-
-def is_old(kept: list[object]) -> bool:
-    return any(o is kept for o in gc.get_objects(generation=2))
-
-
-def test_what_a_block_keeps_becomes_old_without_a_visit(collections: list[int]) -> None:
-    before = gc.get_threshold()
-    with raised_gc_thresholds(kept=True):
-        kept: list[object] = [[] for _ in range(100_000)]
-    assert gc.get_threshold() == before
-    assert not collections
-    assert is_old(kept)
-
-
-def test_other_blocks_leave_their_objects_to_the_collector(collections: list[int]) -> None:
-    with raised_gc_thresholds():
-        kept: list[object] = [[] for _ in range(10_000)]
-    kept.append([])
-    assert collections
-    assert not is_old(kept)
-
-
-def test_the_oldest_generation_is_collected_if_a_quarter_of_it_was_moved(
-    collections: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gc_thresholds, "_MANY_MOVED", 1_000)
-    while not collections:
-        with raised_gc_thresholds(kept=True):
-            cycles: list[object] = [[] for _ in range(20_000)]
-            for c in cycles:
-                c.append(c)
-    assert collections == [2]
-
-
-def test_frozen_objects_stay_frozen(collections: list[int]) -> None:
-    gc.freeze()
-    try:
-        count = gc.get_freeze_count()
-        with raised_gc_thresholds(kept=True):
-            kept: list[object] = [[] for _ in range(1_000)]
-        assert gc.get_freeze_count() >= count - 10 > 0
-        assert not is_old(kept)
-    finally:
-        gc.unfreeze()
-
-
-def test_nothing_is_moved_while_collection_is_off(collections: list[int]) -> None:
-    gc.disable()
-    try:
-        with raised_gc_thresholds(kept=True):
-            kept: list[object] = [[] for _ in range(1_000)]
-        assert not is_old(kept)
-    finally:
-        gc.enable()
 
 
 def test_the_collector_is_as_it_was_when_passes_are_done() -> None:

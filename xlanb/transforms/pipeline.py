@@ -226,7 +226,7 @@ def replace_passes(pipeline: HloPassPipeline, passes: Iterable[AnyPass]) -> HloP
 
 
 def _run(target: AnyPass, module: HloModule, *, verify: bool) -> list[PassResult]:
-    with raised_gc_thresholds(kept=is_observed()):
+    with raised_gc_thresholds():
         return list(_walk(target, module, _PipelineWalk((), 0, snapshots=False, verify=verify)))
 
 
@@ -307,7 +307,7 @@ def _leaf(hlo_pass: HloPass, module: HloModule, walk: _PipelineWalk, state: _Fix
         same = module.record()
         return PassResult(hlo_pass.name, False, 0.0, same, same, walk.path, walk.iteration)
     # without snapshots the thresholds are raised for the whole walk
-    with raised_gc_thresholds(kept=True) if walk.snapshots else _AS_IT_IS:
+    with raised_gc_thresholds() if walk.snapshots else _AS_IT_IS:
         result = execute(
             hlo_pass,
             module,
