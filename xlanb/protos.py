@@ -151,10 +151,11 @@ def extend_floats(message: Message, field: str, values: NDArray[Any]) -> None:
     """Append numbers to a repeated `float` or `double` field, with all their bits."""
     number = message.DESCRIPTOR.fields_by_name[field].number
     data = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
-    message.MergeFromString(_as_varint(number << 3 | 2) + _as_varint(len(data)) + data)
+    message.MergeFromString(as_varint(number << 3 | 2) + as_varint(len(data)) + data)
 
 
-def _as_varint(value: int) -> bytes:
+def as_varint(value: int) -> bytes:
+    """A number of at least 0 as a varint."""
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)

@@ -7,20 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from xlanb.protos import as_varint
+
 _DEEPEST, _MOST = 20_000, 200_000
 
 
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
 def _field(number: int, wire: int, body: bytes = b"") -> bytes:
-    return _varint(number << 3 | wire) + (_varint(len(body)) + body if wire == 2 else body)
+    return as_varint(number << 3 | wire) + (as_varint(len(body)) + body if wire == 2 else body)
 
 
 def bomb(rng: np.random.Generator) -> bytes:
@@ -52,12 +45,12 @@ def _groups(rng: np.random.Generator) -> bytes:
 def _beyond(rng: np.random.Generator) -> bytes:
     """A length far beyond the end."""
     length = int(2 ** rng.uniform(4, 63))
-    return _varint(_number(rng) << 3 | 2) + _varint(length) + bytes(rng.integers(0, 256, 40, np.uint8))
+    return as_varint(_number(rng) << 3 | 2) + as_varint(length) + bytes(rng.integers(0, 256, 40, np.uint8))
 
 
 def _endless(rng: np.random.Generator) -> bytes:
     """A varint with more bytes than a number has."""
-    return _varint(_number(rng) << 3) + b"\xff" * int(rng.integers(9, 2_000)) + b"\x01"
+    return as_varint(_number(rng) << 3) + b"\xff" * int(rng.integers(9, 2_000)) + b"\x01"
 
 
 def _repeated(rng: np.random.Generator) -> bytes:
@@ -80,7 +73,7 @@ def _packed(rng: np.random.Generator) -> bytes:
 def _odd_tags(rng: np.random.Generator) -> bytes:
     """Field 0, fields of the largest numbers, nonexistent wire types."""
     tags = [0, 6, 7, (1 << 29) - 1 << 3, (1 << 29) << 3 | 2, (1 << 32) - 1]
-    return _varint(tags[int(rng.integers(len(tags)))]) + bytes(rng.integers(0, 256, 12, np.uint8))
+    return as_varint(tags[int(rng.integers(len(tags)))]) + bytes(rng.integers(0, 256, 12, np.uint8))
 
 
 _BOMBS = (_nested, _groups, _beyond, _endless, _repeated, _packed, _odd_tags)

@@ -17,7 +17,7 @@ def test_training_goes_on_in_the_other(tf1, tmp_path, direction, use_resource): 
 
     first, second = (tf1, tf) if direction == "from TensorFlow" else (tf, tf1)
     with first.Graph().as_default(), first.Session() as session:
-        y, train = model(use_resource) if first is tf else model_of(tf1, use_resource)
+        y, train = model(first, use_resource)
         session.run(first.global_variables_initializer())
         session.run(train, {"x:0": X})
         path = first.train.Saver().save(session, str(tmp_path / "model"), global_step=1)
@@ -30,17 +30,6 @@ def test_training_goes_on_in_the_other(tf1, tmp_path, direction, use_resource): 
         session.run("train", {"x:0": X})
         assert np.allclose(session.run("y:0", {"x:0": X}), expected, rtol=1e-5)
         assert [v.name for v in second.trainable_variables()] == ["layer/w:0", "layer/b:0"]
-
-
-def model_of(tf1, use_resource):  # noqa: F811 - the fixture
-    """The model of the tests of checkpoints, by TensorFlow."""
-    import tests.tf.test_checkpoints as tests
-
-    ours, tests.tf = tests.tf, tf1
-    try:
-        return model(use_resource)
-    finally:
-        tests.tf = ours
 
 
 def test_nodes_of_tensorflows_saver_run(tf1, tmp_path):  # noqa: F811 - the fixture

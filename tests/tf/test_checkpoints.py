@@ -16,8 +16,8 @@ def graph():
         yield graph
 
 
-def model(use_resource):
-    """A layer that is trained by Adam: result, step and loss."""
+def model(tf, use_resource):
+    """A layer that is trained by Adam, by either library: its result and the training op."""
     x = tf.placeholder(tf.float32, [None, 3], name="x")
     with tf.variable_scope("layer", use_resource=use_resource):
         w = tf.get_variable("w", [3, 2], initializer=tf.random_normal_initializer(seed=1))
@@ -48,6 +48,18 @@ def test_arrays_of_every_kind_survive(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model.data-00000-of-00001", "model.index"]
 
 
+def test_values_that_are_not_wanted_are_not_read(tmp_path):
+    write_bundle(tmp_path / "model", {"a": np.arange(4.0), "b": np.arange(8.0)})
+    data = tmp_path / "model.data-00000-of-00001"
+    whole = bytearray(data.read_bytes())
+    whole[40] ^= 64  # of b
+    data.write_bytes(bytes(whole))
+    assert read_bundle(tmp_path / "model", ["a"])["a"].tolist() == [0, 1, 2, 3]
+    for names in ((), ["a", "b"], ["a", "missing"]):
+        with pytest.raises(DataLossError, match="'b' is damaged"):
+            read_bundle(tmp_path / "model", names)
+
+
 def test_objects_are_refused_and_nothing_is_left(tmp_path):
     with pytest.raises(GraphValueError, match="'w': its objects are not all texts"):
         write_bundle(tmp_path / "model", {"w": np.array([1, None], object)})
@@ -65,7 +77,7 @@ def test_a_checkpoint_of_earlier_versions_is_restored(tmp_path):
 @pytest.mark.parametrize("use_resource", [False, True])
 def test_a_graph_and_its_training_go_on_elsewhere(tmp_path, use_resource):
     x = np.ones((4, 3), np.float32)
-    y, train = model(use_resource)
+    y, train = model(tf, use_resource)
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
         session.run(train, {"x:0": x})
@@ -84,7 +96,7 @@ def test_a_graph_and_its_training_go_on_elsewhere(tmp_path, use_resource):
 
 
 def test_an_imported_variable_is_one_in_all_collections(tmp_path):
-    model(use_resource=True)
+    model(tf, use_resource=True)
     tf.train.export_meta_graph(str(tmp_path / "model.meta"))
     with tf.Graph().as_default():
         assert tf.train.import_meta_graph(str(tmp_path / "model.meta"), import_scope="old") is not None
@@ -94,7 +106,7 @@ def test_an_imported_variable_is_one_in_all_collections(tmp_path):
 
 
 def test_scoped_variables_are_restored_by_their_first_names(tmp_path):
-    model(use_resource=False)
+    model(tf, use_resource=False)
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
         path = tf.train.Saver().save(session, str(tmp_path / "model"))
@@ -105,7 +117,7 @@ def test_scoped_variables_are_restored_by_their_first_names(tmp_path):
 
 
 def test_a_file_that_names_missing_nodes(tmp_path, graph):
-    model(use_resource=False)
+    model(tf, use_resource=False)
     message = tf.train.export_meta_graph()
     del message.graph_def.node[1:]
     with tf.Graph().as_default(), pytest.raises(GraphError, match=r"collection 'global_step' names 'global_step:0'"):

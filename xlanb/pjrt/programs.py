@@ -28,6 +28,7 @@ from xlanb.pjrt import c_api, callbacks
 from xlanb.pjrt.functions import Handle, NamedValues, Text, pointers
 from xlanb.pjrt.native import NUMBERS
 from xlanb.pjrt.words import RESULT_COUNT
+from xlanb.protos import as_varint
 from xlanb.runtime.compiler import compiled
 from xlanb.shape.primitive_type import PrimitiveType
 from xlanb.transforms.layout.layout_assignment import row_major
@@ -159,18 +160,9 @@ class PjrtProgram(Handle):
         return pointers([kind.address] * count), sizes
 
 
-def _varint(number: int) -> bytes:
-    """Encode a number as a protocol buffer varint."""
-    parts = []
-    while number > 0x7F:
-        parts.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*parts, number])
-
-
 def _field(number: int, data: bytes) -> bytes:
     """Encode a message field of a protocol buffer."""
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
+    return as_varint(number << 3 | 2) + as_varint(len(data)) + data
 
 
 def parse_options(data: bytes) -> Any:
@@ -205,10 +197,10 @@ def assigned_device(options: Any) -> int | None:
     assignment = options.device_assignment
     if options.compile_portable_executable or assignment is None:
         return None
-    return _last_varint(assignment.serialize())
+    return _lastas_varint(assignment.serialize())
 
 
-def _last_varint(data: bytes) -> int:
+def _lastas_varint(data: bytes) -> int:
     """Return the last varint: of a one-device DeviceAssignmentProto, the device's number."""
     begin = len(data) - 1
     while begin > 0 and data[begin - 1] & 0x80:

@@ -110,12 +110,17 @@ def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | Non
         return math_ops.matmul(scaled, left, adjoint_b=True)
 
 
-def _precision(matrix: Tensor) -> float:
-    """max(m, n) times the distance from 1 to the next number of the type."""
+def _sizes(matrix: Tensor) -> tuple[int, int]:
+    """Rows and columns. Raises GraphValueError if one is unknown."""
     rows, columns = matrix.shape.as_list()[-2:]
     if rows is None or columns is None:
         raise GraphValueError(f"the last two sizes of {matrix.name!r} must be known, not {matrix.shape}")
-    return max(rows, columns) * float(np.finfo(matrix.dtype.base_dtype.as_numpy_dtype).eps)
+    return rows, columns
+
+
+def _precision(matrix: Tensor) -> float:
+    """max(m, n) times the distance from 1 to the next number of the type."""
+    return max(_sizes(matrix)) * float(np.finfo(matrix.dtype.base_dtype.as_numpy_dtype).eps)
 
 
 def matrix_solve_ls(
@@ -131,9 +136,7 @@ def matrix_solve_ls(
         b = convert_to_tensor(rhs, a.dtype.base_dtype)
         if not fast:
             return math_ops.matmul(pinv(a), b)
-        rows, columns = a.shape.as_list()[-2:]
-        if rows is None or columns is None:
-            raise GraphValueError(f"the last two sizes of {a.name!r} must be known, not {a.shape}")
+        rows, columns = _sizes(a)
         is_tall = rows >= columns
         gram = math_ops.matmul(a, a, adjoint_a=is_tall, adjoint_b=not is_tall)
         if l2_regularizer:

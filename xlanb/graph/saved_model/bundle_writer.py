@@ -18,6 +18,7 @@ from xlanb.graph.dtypes import DType, as_dtype
 from xlanb.graph.graphdef.attr_values import new_message
 from xlanb.graph.saved_model.crc32c import crc32c, masked
 from xlanb.graph.saved_model.tensor_bundle import FOOTER, MAGIC
+from xlanb.protos import as_varint
 
 Array = np.ndarray[Any, Any]
 _BLOCK: Final = 4096
@@ -91,16 +92,7 @@ def _texts(name: str, array: Array) -> tuple[bytes, int]:
     checksum = crc32c(fixed)
     stored = masked(checksum).to_bytes(4, "little")
     rest = stored + b"".join(values)
-    return b"".join(_varint(len(v)) for v in values) + rest, crc32c(rest, checksum)
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    return b"".join(as_varint(len(v)) for v in values) + rest, crc32c(rest, checksum)
 
 
 def _table(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
@@ -121,7 +113,7 @@ def _table(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 def _append(table: bytearray, block: bytes) -> bytes:
     """Append a block with its trailer (uncompressed, checksum); return its handle."""
-    handle = _varint(len(table)) + _varint(len(block))
+    handle = as_varint(len(table)) + as_varint(len(block))
     kind = b"\0"
     table += block + kind + masked(crc32c(block + kind)).to_bytes(4, "little")
     return handle
@@ -142,6 +134,6 @@ def _block(entries: list[tuple[bytes, bytes]], interval: int) -> bytes:
             shared = _shared(before, key)
         elif n:
             restarts.append(len(out))
-        out += _varint(shared) + _varint(len(key) - shared) + _varint(len(value)) + key[shared:] + value
+        out += as_varint(shared) + as_varint(len(key) - shared) + as_varint(len(value)) + key[shared:] + value
         before = key
     return bytes(out) + b"".join(r.to_bytes(4, "little") for r in [*restarts, len(restarts)])

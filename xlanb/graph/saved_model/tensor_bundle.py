@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,8 +30,10 @@ _OBJECTS: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 @boundary("read a checkpoint")
-def read_bundle(prefix: str | Path) -> dict[str, Array]:
+def read_bundle(prefix: str | Path, names: Collection[str] = ()) -> dict[str, Array]:
     """Read the tensors of a checkpoint by name; texts as arrays of bytes.
+
+    If all of `names` are keys of the checkpoint, only their values are read.
 
     Variables of TensorFlow 2, whose keys are paths of objects, are also returned by their own
     names.
@@ -46,6 +48,7 @@ def read_bundle(prefix: str | Path) -> dict[str, Array]:
     header = _message("BundleHeaderProto", entries.pop("", b""), index)
     if header.endianness:
         raise GraphError(f"{str(index)!r} belongs to a big-endian checkpoint: save it again on a little-endian machine")
+    wanted = set(names) if entries.keys() >= set(names) else set()
     found: dict[str, Array] = {}
     claimed: dict[int, int] = {}
     for name, data in entries.items():
@@ -59,7 +62,8 @@ def read_bundle(prefix: str | Path) -> dict[str, Array]:
         shard = Path(f"{prefix}.data-{entry.shard_id:05d}-of-{max(1, header.num_shards):05d}")
         claimed[entry.shard_id] = claimed.get(entry.shard_id, 0) + max(0, entry.size)
         _check_claimed(name, claimed[entry.shard_id], shard)
-        found[name] = _tensor(name, entry, shard)
+        if not wanted or name in wanted:
+            found[name] = _tensor(name, entry, shard)
     return {**found, **_by_variable(found, index)}
 
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.errors import GraphError
 from xlanb.graph.operation import Operation
 from xlanb.runtime.host.lists import Dims, checked_size, merged
-from xlanb.runtime.host.ops import HostState, host
+from xlanb.runtime.host.ops import HostState, fault, host
 
 Array = np.ndarray[Any, Any]
 _FLOW = np.zeros((), np.float32)
@@ -48,13 +47,9 @@ class StackValue:
         return f"<stack {self.node!r} of {len(self.items)} elements>"
 
 
-def _fail(op: Operation, message: str) -> GraphError:
-    return GraphError(f"node {op.name!r} ({op.type}): {message}")
-
-
 def _array(op: Operation, value: Any) -> TensorArrayValue:
     if not isinstance(value, TensorArrayValue):
-        raise _fail(op, f"the handle is not a tensor array but {value!r}")
+        raise fault(op, f"the handle is not a tensor array but {value!r}")
     return value
 
 
@@ -63,14 +58,14 @@ def _write(op: Operation, held: TensorArrayValue, index: int, value: Any) -> Non
     if held.is_dynamic and checked_size(op, index) >= len(held.items):
         held.items += [None] * (index + 1 - len(held.items))
     if not 0 <= index < len(held.items):
-        raise _fail(op, f"tried to write to index {index}, but the array has {len(held.items)} elements")
+        raise fault(op, f"tried to write to index {index}, but the array has {len(held.items)} elements")
     dims = merged(op, held.shape, value.shape)
     held.shape = dims if held.is_alike else held.shape
     before = held.items[index]
     if index in held.cleared or (before is not None and not held.is_gradient):
-        raise _fail(op, f"index {index} of {held.node!r} has been written to already")
+        raise fault(op, f"index {index} of {held.node!r} has been written to already")
     if before is not None and before.shape != value.shape:
-        raise _fail(
+        raise fault(
             op, f"index {index} gets gradients of different shapes, {list(before.shape)} and {list(value.shape)}"
         )
     held.items[index] = value if before is None else np.add(before, value)
@@ -79,14 +74,14 @@ def _write(op: Operation, held: TensorArrayValue, index: int, value: Any) -> Non
 
 def _read(op: Operation, held: TensorArrayValue, index: int, asked: Dims | None = None) -> Array:
     if not 0 <= index < len(held.items):
-        raise _fail(op, f"tried to read index {index}, but the array has {len(held.items)} elements")
+        raise fault(op, f"tried to read index {index}, but the array has {len(held.items)} elements")
     item = held.items[index]
     if index in held.cleared:
-        raise _fail(op, f"index {index} of {held.node!r} was cleared by an earlier read (clear_after_read)")
+        raise fault(op, f"index {index} of {held.node!r} was cleared by an earlier read (clear_after_read)")
     if item is None:
         dims = held.shapes.get(index) or merged(op, held.shape, asked)
         if dims is None or None in dims:
-            raise _fail(op, f"index {index} of {held.node!r} has not been written, and its shape is unknown")
+            raise fault(op, f"index {index} of {held.node!r} has not been written, and its shape is unknown")
         item = np.zeros([d or 0 for d in dims], held.dtype)
     if held.is_cleared_by_reads and not held.is_gradient:
         held.items[index] = None
@@ -123,7 +118,7 @@ def _gather(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
         return [np.stack(items)]
     dims = merged(op, held.shape, asked)
     if dims is None or None in dims:
-        raise _fail(op, f"no element is gathered, and the element shape of {held.node!r} is unknown")
+        raise fault(op, f"no element is gathered, and the element shape of {held.node!r} is unknown")
     return [np.zeros([0, *(d or 0 for d in dims)], held.dtype)]
 
 
@@ -131,7 +126,7 @@ def _gather(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
 def _scatter(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     indices, rows = np.asarray(inputs[1]), np.asarray(inputs[2])
     if not rows.ndim or len(indices) != len(rows):
-        raise _fail(op, f"{len(indices)} indices do not match a value of shape {list(rows.shape)}")
+        raise fault(op, f"{len(indices)} indices do not match a value of shape {list(rows.shape)}")
     for index, row in zip(indices, rows, strict=True):
         _write(op, _array(op, inputs[0]), int(index), row)
     return [inputs[3]]
@@ -144,12 +139,12 @@ def _concat(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
     rest = None if shape is None else shape.as_tuple()
     items = [_read(op, held, i, None if rest is None else (None, *rest)) for i in range(len(held.items))]
     if any(not i.ndim for i in items):
-        raise _fail(op, "scalars cannot be concatenated")
+        raise fault(op, "scalars cannot be concatenated")
     lengths = np.asarray([len(i) for i in items], np.int64)
     if items:
         return [np.concatenate(items), lengths]
     if rest is None or None in rest:
-        raise _fail(op, f"{held.node!r} is empty, and its element shape is unknown")
+        raise fault(op, f"{held.node!r} is empty, and its element shape is unknown")
     return [np.zeros([0, *(d or 0 for d in rest)], held.dtype), lengths]
 
 
@@ -157,7 +152,7 @@ def _concat(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
 def _split(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     rows, lengths = np.asarray(inputs[1]), np.asarray(inputs[2])
     if not rows.ndim or int(lengths.sum()) != len(rows):
-        raise _fail(
+        raise fault(
             op, f"the lengths sum to {int(lengths.sum())}, which does not match a value of shape {list(rows.shape)}"
         )
     parts = np.split(rows, np.cumsum(lengths)[:-1]) if len(lengths) else []
@@ -195,7 +190,7 @@ def _stack(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[
 
 def _held_stack(op: Operation, value: Any) -> StackValue:
     if not isinstance(value, StackValue):
-        raise _fail(op, f"the handle is not a stack but {value!r}")
+        raise fault(op, f"the handle is not a stack but {value!r}")
     return value
 
 
@@ -203,7 +198,7 @@ def _held_stack(op: Operation, value: Any) -> StackValue:
 def _push(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     held = _held_stack(op, inputs[0])
     if 0 <= held.limit <= len(held.items):
-        raise _fail(op, f"stack {held.node!r} overflowed its {held.limit} elements")
+        raise fault(op, f"stack {held.node!r} overflowed its {held.limit} elements")
     held.items.append(inputs[1])
     return [inputs[1]]
 
@@ -212,5 +207,5 @@ def _push(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[A
 def _pop(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     held = _held_stack(op, inputs[0])
     if not held.items:
-        raise _fail(op, f"stack {held.node!r} is empty")
+        raise fault(op, f"stack {held.node!r} is empty")
     return [held.items.pop()]

@@ -10,16 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.errors import GraphError
 from xlanb.graph.operation import Operation
-from xlanb.runtime.host.ops import HostState, host
+from xlanb.runtime.host.ops import HostState, fault, host
 
 Array = np.ndarray[Any, Any]
 Similarity = Callable[[int, int], float]
-
-
-def _fail(op: Operation, message: str) -> GraphError:
-    return GraphError(f"node {op.name!r} ({op.type}): {message}")
 
 
 @dataclass(frozen=True)
@@ -79,11 +74,11 @@ def _overlap(boxes: Array, i: int, j: int) -> float:
 
 def _checked(op: Operation, boxes: Array, scores: Array, count: int) -> None:
     if boxes.ndim != 2 or boxes.shape[1] != 4 or scores.shape != boxes.shape[:1]:
-        raise _fail(
+        raise fault(
             op, f"expected boxes [n, 4] and scores [n], got shapes {list(boxes.shape)} and {list(scores.shape)}"
         )
     if count < 0:
-        raise _fail(op, f"max_output_size must not be negative, got {count}")
+        raise fault(op, f"max_output_size must not be negative, got {count}")
 
 
 @host("NonMaxSuppression", "NonMaxSuppressionV2", "NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5")
@@ -108,9 +103,9 @@ def _with_overlaps(op: Operation, inputs: Sequence[Any], _state: HostState) -> S
     """Indices by descending score, without those whose overlap with a selected one is too large."""
     overlaps, scores = np.asarray(inputs[0], np.float64), np.asarray(inputs[1], np.float64)
     if overlaps.ndim != 2 or overlaps.shape != (len(scores), len(scores)):
-        raise _fail(op, f"overlaps must be square, one row for each of {len(scores)} scores: {list(overlaps.shape)}")
+        raise fault(op, f"overlaps must be square, one row for each of {len(scores)} scores: {list(overlaps.shape)}")
     if int(inputs[2]) < 0:
-        raise _fail(op, f"max_output_size must not be negative, got {int(inputs[2])}")
+        raise fault(op, f"max_output_size must not be negative, got {int(inputs[2])}")
     limits = _Limits(int(inputs[2]), float(inputs[3]), float(inputs[4]))
     return [np.asarray(_select(scores, lambda i, j: float(overlaps[i, j]), limits)[0], np.int32)]
 
@@ -125,16 +120,16 @@ def _combined(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequen
     """
     boxes, scores = np.asarray(inputs[0]), np.asarray(inputs[1])
     if boxes.ndim != 4 or boxes.shape[3] != 4 or scores.ndim != 3 or boxes.shape[:2] != scores.shape[:2]:
-        raise _fail(
+        raise fault(
             op,
             "expected boxes [batch, n, classes or 1, 4] and scores [batch, n, classes], "
             f"got shapes {list(boxes.shape)} and {list(scores.shape)}",
         )
     if boxes.shape[2] not in (1, scores.shape[2]):
-        raise _fail(op, f"{boxes.shape[2]} boxes do not fit {scores.shape[2]} classes: expected 1 or as many")
+        raise fault(op, f"{boxes.shape[2]} boxes do not fit {scores.shape[2]} classes: expected 1 or as many")
     each, total = int(inputs[2]), int(inputs[3])
     if each <= 0 or total <= 0:
-        raise _fail(op, f"the sizes must be positive, got {each} for each class and {total} in total")
+        raise fault(op, f"the sizes must be positive, got {each} for each class and {total} in total")
     limits = _Limits(each, float(inputs[4]), float(inputs[5]))
     size = min(total, each * scores.shape[2]) if op.attrs.get("pad_per_class") else total
     batch = len(boxes)

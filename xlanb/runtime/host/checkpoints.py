@@ -47,7 +47,7 @@ def _save(_op: Operation, inputs: Sequence[Any], state: HostState) -> list[Any]:
 def _restore(op: Operation, inputs: Sequence[Any], _state: HostState) -> list[Any]:
     prefix = _texts(inputs[0])[0]
     names = _names(inputs, len(op.outputs))
-    arrays = read_bundle(prefix)
+    arrays = read_bundle(prefix, names)
     found = []
     for name, output in zip(names, op.outputs, strict=True):
         if name not in arrays:

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.errors import GraphError, UninitializedError
+from xlanb.errors import UninitializedError
 from xlanb.files import read_regular
 from xlanb.graph.limits import LARGEST_FILE
 from xlanb.graph.operation import Operation
 from xlanb.lazy_dataclass import dataclass
-from xlanb.runtime.host.ops import HostState, host
+from xlanb.runtime.host.ops import HostState, fault, host
 from xlanb.runtime.resources import OutOfRangeError, Resources
 
 Element = tuple[Any, ...]
@@ -81,13 +81,9 @@ class IteratorValue:
         return found
 
 
-def _fail(op: Operation, message: str) -> GraphError:
-    return GraphError(f"node {op.name!r} ({op.type}): {message}")
-
-
 def _dataset(op: Operation, value: Any) -> DatasetValue:
     if not isinstance(value, DatasetValue):
-        raise _fail(op, f"an input is not a data set but {type(value).__name__}")
+        raise fault(op, f"an input is not a data set but {type(value).__name__}")
     return value
 
 
@@ -104,7 +100,7 @@ def _slices(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
     parts = [np.asarray(v) for v in inputs]
     counts = {p.shape[0] if p.ndim else -1 for p in parts}
     if len(counts) != 1 or -1 in counts:
-        raise _fail(
+        raise fault(
             op, f"all components must have the same number of rows, got shapes {[list(p.shape) for p in parts]}"
         )
     count = counts.pop()
@@ -116,7 +112,7 @@ def _range(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[
     start, stop, step = (int(v) for v in inputs[:3])
     dtype = op.attrs["output_types"][0].numpy_dtype
     if step == 0:
-        raise _fail(op, "the step is 0")
+        raise fault(op, "the step is 0")
     return [DatasetValue(lambda _walk: ((np.asarray(i, dtype),) for i in range(start, stop, step)))]
 
 
@@ -124,16 +120,16 @@ def _range(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[
 def _lines(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     names = [bytes(v).decode() for v in np.atleast_1d(np.asarray(inputs[0], object))]
     if bytes(np.asarray(inputs[1], object).item()):
-        raise _fail(op, "compressed files are not read")
+        raise fault(op, "compressed files are not read")
 
     def lines() -> Iterator[Element]:
         for name in names:
             try:
                 text = read_regular(Path(name), LARGEST_FILE)
             except OSError as error:
-                raise _fail(op, f"cannot read {name}: {error}") from error
+                raise fault(op, f"cannot read {name}: {error}") from error
             if len(text) > LARGEST_FILE:
-                raise _fail(op, f"{name} is larger than the limit of {LARGEST_FILE:,} bytes")
+                raise fault(op, f"{name} is larger than the limit of {LARGEST_FILE:,} bytes")
             for line in text.splitlines():
                 out = np.empty((), object)
                 out[()] = line
@@ -149,7 +145,7 @@ def _called(op: Operation, attr: str, walk: Walk, element: Sequence[Any], captur
     name = str(op.attrs[attr])
     function = op.graph.functions.get(name)
     if function is None:
-        raise _fail(op, f"the graph's library has no function {name!r}")
+        raise fault(op, f"the graph's library has no function {name!r}")
     return walk.state.call(op, function.body, [*element, *captured])
 
 
@@ -232,7 +228,7 @@ def _interleave(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequ
     source, captured = _dataset(op, inputs[0]), list(inputs[1:-sizes])
     cycle, block = (int(v) for v in inputs[len(inputs) - sizes :][:2])
     if cycle < 1 or block < 1:
-        raise _fail(op, f"cycle_length and block_length must be positive, not {cycle} and {block}")
+        raise fault(op, f"cycle_length and block_length must be positive, not {cycle} and {block}")
 
     def elements(walk: Walk) -> Iterator[Element]:
         outer = source.elements(walk)
@@ -321,7 +317,7 @@ def _skip(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[A
 def _shard(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     source, shards, index = _dataset(op, inputs[0]), int(inputs[1]), int(inputs[2])
     if not 0 <= index < shards:
-        raise _fail(op, f"index {index} is out of range for {shards} shards")
+        raise fault(op, f"index {index} is out of range for {shards} shards")
     return [DatasetValue(lambda walk: (e for i, e in enumerate(source.elements(walk)) if i % shards == index))]
 
 
@@ -340,10 +336,10 @@ def _assert_cardinality(op: Operation, inputs: Sequence[Any], _state: HostState)
         count = 0
         for count, e in enumerate(source.elements(walk), 1):
             if 0 <= wanted < count:
-                raise _fail(op, f"Input dataset was expected to contain {wanted} elements but contained more")
+                raise fault(op, f"Input dataset was expected to contain {wanted} elements but contained more")
             yield e
         if 0 <= wanted != count:
-            raise _fail(op, f"Input dataset was expected to contain {wanted} elements but contained only {count}")
+            raise fault(op, f"Input dataset was expected to contain {wanted} elements but contained only {count}")
 
     return [DatasetValue(elements)]
 
@@ -370,7 +366,7 @@ def _window(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
     size, shift, stride = (int(v) for v in inputs[1:4])
     drops = bool(np.asarray(inputs[4]))
     if min(size, shift, stride) < 1:
-        raise _fail(op, f"size, shift and stride must be positive, not {size}, {shift} and {stride}")
+        raise fault(op, f"size, shift and stride must be positive, not {size}, {shift} and {stride}")
     reach = (size - 1) * stride + 1
 
     def elements(walk: Walk) -> Iterator[Element]:
@@ -437,7 +433,7 @@ def _shuffle(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence
     """
     source, size = _dataset(op, inputs[0]), int(inputs[1])
     if size < 1 and size != -1:
-        raise _fail(op, f"buffer_size must be positive, not {size}")
+        raise fault(op, f"buffer_size must be positive, not {size}")
     given = _seeds_of(op, inputs)
     seeds = [v % 2**64 for v in given.seeds]
     makers = np.random.SeedSequence(seeds if any(seeds) else None)
@@ -471,7 +467,7 @@ def _seeds_of(op: Operation, inputs: Sequence[Any]) -> SeedGenerator:
     if op.type != "ShuffleDatasetV2":
         return SeedGenerator((int(inputs[2]), int(inputs[3])), bool(op.attrs.get("reshuffle_each_iteration", True)))
     if inputs[2] is not None and not isinstance(inputs[2], SeedGenerator):
-        raise _fail(op, f"the seed generator is a {type(inputs[2]).__name__}")
+        raise fault(op, f"the seed generator is a {type(inputs[2]).__name__}")
     return inputs[2] or SeedGenerator((0, 0), reshuffles=True)
 
 
@@ -504,7 +500,7 @@ def _batches(
     op: Operation, source: Iterator[Element], size: int, drop: bool, stack: Callable[[Operation, int, list[Any]], Any]
 ) -> Iterator[Element]:
     if size < 1:
-        raise _fail(op, f"batch_size must be greater than zero, not {size}")
+        raise fault(op, f"batch_size must be greater than zero, not {size}")
     held: list[Element] = []
     for e in source:
         held.append(e)
@@ -518,7 +514,7 @@ def _batches(
 def _stacked(op: Operation, index: int, parts: list[Any]) -> np.ndarray[Any, Any]:
     arrays = [np.asarray(p) for p in parts]
     if len({a.shape for a in arrays}) > 1:
-        raise _fail(
+        raise fault(
             op,
             f"Cannot batch tensors with different shapes in component {index}: {sorted({a.shape for a in arrays})}",
         )
@@ -538,7 +534,7 @@ def _padded_batch(op: Operation, inputs: Sequence[Any], _state: HostState) -> Se
         largest = np.max([a.shape for a in arrays], axis=0) if wanted else []
         sizes = [int(n) if w < 0 else w for n, w in zip(largest, wanted, strict=True)]
         if any(n > s for n, s in zip(largest, sizes, strict=True)):
-            raise _fail(op, f"component {index} has elements larger than the padded shape {sizes}")
+            raise fault(op, f"component {index} has elements larger than the padded shape {sizes}")
         out = np.empty((len(arrays), *sizes), arrays[0].dtype)
         out[...] = fills[index]
         for row, a in enumerate(arrays):
@@ -576,7 +572,7 @@ def _one_shot(op: Operation, _inputs: Sequence[Any], state: HostState) -> Sequen
         if not held.is_started:
             name = str(op.attrs["dataset_factory"])
             if name not in op.graph.functions:
-                raise _fail(op, f"the graph's library has no function {name!r}")
+                raise fault(op, f"the graph's library has no function {name!r}")
             (made,) = state.call(op, op.graph.functions[name].body, [])
             held.start(_dataset(op, made), state)
     return [held]
@@ -590,7 +586,7 @@ def _start(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[A
 
 def _walked(op: Operation, value: Any) -> IteratorValue:
     if not isinstance(value, IteratorValue):
-        raise _fail(op, f"the input is not an iterator but {type(value).__name__}")
+        raise fault(op, f"the input is not an iterator but {type(value).__name__}")
     return value
 
 
@@ -600,14 +596,14 @@ def _next(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[An
     with iterator.lock:
         found = iterator.next(op, state)
     if len(found) != len(op.outputs):
-        raise _fail(op, f"the elements of the data set have {len(found)} components, expected {len(op.outputs)}")
+        raise fault(op, f"the elements of the data set have {len(found)} components, expected {len(op.outputs)}")
     return [_checked(op, i, value) for i, value in enumerate(found)]
 
 
 def _checked(op: Operation, index: int, value: Any) -> np.ndarray[Any, Any]:
     wanted, array = op.outputs[index].dtype.numpy_dtype, np.asarray(value)
     if array.dtype != wanted:
-        raise _fail(op, f"component {index} is {array.dtype}, the iterator's type is {wanted}")
+        raise fault(op, f"component {index} is {array.dtype}, the iterator's type is {wanted}")
     return array
 
 
@@ -625,6 +621,6 @@ def _from_handle(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequ
     key = bytes(np.asarray(inputs[0], object).item()).decode("utf-8", "replace")
 
     def missing() -> Any:
-        raise _fail(op, f"{key!r} is not an iterator handle: run iterator.string_handle() in this session")
+        raise fault(op, f"{key!r} is not an iterator handle: run iterator.string_handle() in this session")
 
     return [state.resources.get(key, missing)]

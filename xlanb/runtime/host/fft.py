@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.errors import GraphError
 from xlanb.graph.operation import Operation
-from xlanb.runtime.host.ops import HostState, host
+from xlanb.runtime.host.ops import HostState, fault, host
 
 _TRANSFORMS: dict[str, Callable[..., Any]] = {
     "FFTND": np.fft.fftn,
@@ -30,11 +29,7 @@ def _fft(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[An
     """
     x, lengths, axes = np.asarray(inputs[0]), [int(n) for n in inputs[1]], [int(a) for a in inputs[2]]
     if len(lengths) != len(axes) or any(n < 1 for n in lengths):
-        raise _fail(op, f"fft_length must be one positive number for each of the axes {axes}, not {lengths}")
+        raise fault(op, f"fft_length must be one positive number for each of the axes {axes}, not {lengths}")
     if len({a % x.ndim for a in axes}) != len(axes) or not all(-x.ndim <= a < x.ndim for a in axes):
-        raise _fail(op, f"axes must be different dimensions of shape {list(x.shape)}, not {axes}")
+        raise fault(op, f"axes must be different dimensions of shape {list(x.shape)}, not {axes}")
     return [_TRANSFORMS[op.type](x, lengths, axes).astype(op.outputs[0].dtype.numpy_dtype)]
-
-
-def _fail(op: Operation, message: str) -> GraphError:
-    return GraphError(f"node {op.name!r} ({op.type}): {message}")

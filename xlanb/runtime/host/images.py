@@ -10,18 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.errors import GraphError
 from xlanb.graph.operation import Operation
-from xlanb.runtime.host.ops import HostState, host
+from xlanb.runtime.host.ops import HostState, fault, host
 
 Array = np.ndarray[Any, Any]
 Lerp = tuple[Array, Array, Array]
 """Of each row or column of a crop: the neighbor below, the one above, and the share of the
 latter."""
-
-
-def _fail(op: Operation, message: str) -> GraphError:
-    return GraphError(f"node {op.name!r} ({op.type}): {message}")
 
 
 def _positions(low: float, high: float, extent: int, count: int) -> Array:
@@ -47,11 +42,11 @@ def _crops(
     Only rows and columns inside of the image count.
     """
     if boxes.ndim != 2 or boxes.shape[1] != 4 or owners.shape != boxes.shape[:1]:
-        raise _fail(
+        raise fault(
             op, f"expected boxes [n, 4] and box_ind [n], got shapes {list(boxes.shape)} and {list(owners.shape)}"
         )
     if ((owners < 0) | (owners >= image_shape[0])).any():
-        raise _fail(op, f"box_ind has values outside of [0, {image_shape[0]}), the images of the batch")
+        raise fault(op, f"box_ind has values outside of [0, {image_shape[0]}), the images of the batch")
     for number, (box, owner) in enumerate(zip(boxes, owners, strict=True)):
         ys = _positions(box[0], box[2], image_shape[1], crop[0])
         xs = _positions(box[1], box[3], image_shape[2], crop[1])
@@ -68,7 +63,7 @@ def _image_gradient(op: Operation, inputs: Sequence[Any], _state: HostState) -> 
     grads, boxes, owners = (np.asarray(v) for v in inputs[:3])
     dims = [int(d) for d in np.asarray(inputs[3])]
     if grads.ndim != 4 or len(dims) != 4 or dims[3] != grads.shape[3] or len(grads) != len(boxes):
-        raise _fail(op, f"grads of shape {list(grads.shape)} do not fit {len(boxes)} boxes in images of {dims}")
+        raise fault(op, f"grads of shape {list(grads.shape)} do not fit {len(boxes)} boxes in images of {dims}")
     out = np.zeros(dims, np.float64)
     for number, owner, rows, columns, (top, bottom, down), (left, right, across) in _crops(
         op, boxes, owners, dims, grads.shape[1:3]
@@ -86,7 +81,7 @@ def _box_gradient(op: Operation, inputs: Sequence[Any], _state: HostState) -> Se
     """The gradient by the corners: the slope of the image at each point of a crop."""
     grads, image, boxes, owners = (np.asarray(v) for v in inputs)
     if grads.ndim != 4 or image.ndim != 4 or image.shape[3] != grads.shape[3] or len(grads) != len(boxes):
-        raise _fail(
+        raise fault(
             op, f"grads of shape {list(grads.shape)} do not fit {len(boxes)} boxes in images of {list(image.shape)}"
         )
     out = np.zeros(boxes.shape, np.float64)
@@ -113,13 +108,13 @@ def _glimpse(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence
     """Cut a window out of each image; noise fills what lies outside of the image."""
     images, (height, width), offsets = np.asarray(inputs[0]), (int(n) for n in inputs[1]), np.asarray(inputs[2])
     if images.ndim != 4 or offsets.shape != (len(images), 2):
-        raise _fail(
+        raise fault(
             op,
             "expected images [batch, height, width, channels] and offsets [batch, 2], "
             f"got shapes {list(images.shape)} and {list(offsets.shape)}",
         )
     if height < 1 or width < 1:
-        raise _fail(op, f"the size must be positive, got {[height, width]}")
+        raise fault(op, f"the size must be positive, got {[height, width]}")
     size, extent = np.asarray([height, width]), np.asarray(images.shape[1:3], np.float32)
     out = np.empty((len(images), height, width, images.shape[3]), np.float32)
     for number, (image, offset) in enumerate(zip(images, offsets, strict=True)):
@@ -154,7 +149,7 @@ def _noise(op: Operation, image: Array, shape: tuple[int, ...], state: HostState
         return np.asarray(generator.uniform(image.min(), image.max(), shape), np.float32)
     if kind == "gaussian":
         return np.asarray(generator.normal(image.mean((0, 1)), image.std((0, 1)), shape), np.float32)
-    raise _fail(op, f"noise {kind!r} is unknown: expected uniform, gaussian or zero")
+    raise fault(op, f"noise {kind!r} is unknown: expected uniform, gaussian or zero")
 
 
 _COLORS = np.asarray(
@@ -172,9 +167,9 @@ def _draw_boxes(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequ
     """Draw the outlines of boxes [y1, x1, y2, x2], as shares of height and width, into images."""
     images, boxes = np.array(inputs[0]), np.asarray(inputs[1], np.float32)
     if images.ndim != 4 or images.shape[3] not in (1, 3, 4):
-        raise _fail(op, f"expected images [batch, height, width, 1, 3 or 4 channels], got shape {list(images.shape)}")
+        raise fault(op, f"expected images [batch, height, width, 1, 3 or 4 channels], got shape {list(images.shape)}")
     if boxes.ndim != 3 or boxes.shape[2] != 4 or len(boxes) != len(images):
-        raise _fail(op, f"expected boxes [{len(images)}, n, 4], got shape {list(boxes.shape)}")
+        raise fault(op, f"expected boxes [{len(images)}, n, 4], got shape {list(boxes.shape)}")
     colors = _box_colors(op, inputs[2:], images.shape[3])
     for image, own in zip(images, boxes, strict=True):
         for number, box in enumerate(own):
@@ -185,7 +180,7 @@ def _draw_boxes(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequ
 def _box_colors(op: Operation, given: Sequence[Any], channels: int) -> Array:
     colors = np.asarray(given[0], np.float32) if given else _COLORS[:0]
     if colors.ndim != 2 or (len(colors) and colors.shape[1] < channels):
-        raise _fail(op, f"expected colors [n, {channels} or more], got shape {list(colors.shape)}")
+        raise fault(op, f"expected colors [n, {channels} or more], got shape {list(colors.shape)}")
     if len(colors):
         return colors[:, :channels]
     return np.ones((1, 1), np.float32) if channels == 1 else _COLORS[:, :channels]

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.errors import GraphError
 from xlanb.graph.operation import Operation
 from xlanb.lazy_dataclass import dataclass
-from xlanb.runtime.host.ops import HostState, check_rank, host
+from xlanb.runtime.host.ops import HostState, check_rank, fault, host
 
 Array = np.ndarray[Any, Any]
 Dims = tuple[int | None, ...]
@@ -29,17 +28,13 @@ class TensorListValue:
     items: tuple[Any, ...]
 
 
-def _fail(op: Operation, message: str) -> GraphError:
-    return GraphError(f"node {op.name!r} ({op.type}): {message}")
-
-
 _LARGEST = 1 << 24
 
 
 def checked_size(op: Operation, count: int) -> int:
     """Check the element count of a list or an array. Raises GraphError."""
     if not 0 <= count <= _LARGEST:
-        raise _fail(op, f"{count} elements requested, at most {_LARGEST} are supported")
+        raise fault(op, f"{count} elements requested, at most {_LARGEST} are supported")
     return count
 
 
@@ -57,13 +52,13 @@ def merged(op: Operation, first: Dims | None, second: Dims | None) -> Dims | Non
     if first is None or second is None:
         return second if first is None else first
     if len(first) != len(second) or any(None not in (a, b) and a != b for a, b in zip(first, second, strict=True)):
-        raise _fail(op, f"an element of shape {list(second)} does not fit the list's element shape {list(first)}")
+        raise fault(op, f"an element of shape {list(second)} does not fit the list's element shape {list(first)}")
     return tuple(b if a is None else a for a, b in zip(first, second, strict=True))
 
 
 def _list(op: Operation, value: Any) -> TensorListValue:
     if not isinstance(value, TensorListValue):
-        raise _fail(op, f"the handle is not a tensor list but {value!r}")
+        raise fault(op, f"the handle is not a tensor list but {value!r}")
     return value
 
 
@@ -75,7 +70,7 @@ def _dtype(op: Operation) -> np.dtype[Any] | None:
 def _element(op: Operation, held: TensorListValue, index: int, asked: Dims | None) -> Any:
     """An element; zeros if it was not set but its shape is known."""
     if not 0 <= index < len(held.items):
-        raise _fail(op, f"index {index} is out of range for a list of {len(held.items)} elements")
+        raise fault(op, f"index {index} is out of range for a list of {len(held.items)} elements")
     if (item := held.items[index]) is not None:
         return item
     if held.dtype is None:
@@ -85,13 +80,13 @@ def _element(op: Operation, held: TensorListValue, index: int, asked: Dims | Non
         if other is not None:
             dims = merged(op, dims, np.shape(other))
     if dims is None or None in dims:
-        raise _fail(op, f"element {index} was never set, and its shape is unknown")
+        raise fault(op, f"element {index} was never set, and its shape is unknown")
     return np.zeros([d or 0 for d in dims], held.dtype)
 
 
 def _with(op: Operation, held: TensorListValue, index: int, item: Any) -> TensorListValue:
     if not 0 <= index < len(held.items):
-        raise _fail(op, f"index {index} is out of range for a list of {len(held.items)} elements")
+        raise fault(op, f"index {index} is out of range for a list of {len(held.items)} elements")
     if not isinstance(item, TensorListValue):
         merged(op, held.shape, np.shape(item))
     return replace(held, items=(*held.items[:index], item, *held.items[index + 1 :]))
@@ -102,7 +97,7 @@ def _stack(op: Operation, held: TensorListValue, items: Sequence[Any], asked: Di
         return np.stack([np.asarray(i) for i in items])
     dims = merged(op, held.shape, asked)
     if dims is None or None in dims:
-        raise _fail(op, "an empty list of unknown element shape cannot be stacked")
+        raise fault(op, "an empty list of unknown element shape cannot be stacked")
     return np.zeros([0, *(d or 0 for d in dims)], held.dtype)
 
 
@@ -121,7 +116,7 @@ def _empty(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[
 def _from_tensor(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     tensor = np.asarray(inputs[0])
     if not tensor.ndim:
-        raise _fail(op, "a scalar cannot be sliced")
+        raise fault(op, "a scalar cannot be sliced")
     dims = merged(op, dims_of(op, inputs[1]), tensor.shape[1:])
     return [TensorListValue(_dtype(op), dims, tuple(tensor))]
 
@@ -161,7 +156,7 @@ def _push(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[A
 def _pop(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     held = _list(op, inputs[0])
     if not held.items:
-        raise _fail(op, "the list is empty")
+        raise fault(op, "the list is empty")
     last = _element(op, held, len(held.items) - 1, dims_of(op, inputs[1]))
     return [replace(held, items=held.items[:-1]), last]
 
@@ -171,7 +166,7 @@ def _stacked(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequenc
     held, asked = _list(op, inputs[0]), dims_of(op, inputs[1])
     count = int(op.attrs.get("num_elements", -1))
     if count >= 0 and count != len(held.items):
-        raise _fail(op, f"the list has {len(held.items)} elements, not {count}")
+        raise fault(op, f"the list has {len(held.items)} elements, not {count}")
     return [_stack(op, held, [_element(op, held, i, asked) for i in range(len(held.items))], asked)]
 
 
@@ -227,7 +222,7 @@ def _concat(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
         dims = None if rest is None or index >= len(leading) else (int(leading[index]), *rest)
         parts.append(np.asarray(item) if item is not None else _element(op, held, index, dims))
     if any(not p.ndim for p in parts):
-        raise _fail(op, "scalars cannot be concatenated")
+        raise fault(op, "scalars cannot be concatenated")
     lengths = np.asarray([len(p) for p in parts], np.int64)
     joined = np.concatenate(parts) if parts else _stack(op, replace(held, shape=None), [], rest)
     return [joined, lengths]
@@ -237,7 +232,7 @@ def _concat(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
 def _split(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     tensor, lengths = np.asarray(inputs[0]), np.asarray(inputs[2])
     if not tensor.ndim or int(lengths.sum()) != len(tensor):
-        raise _fail(
+        raise fault(
             op, f"the lengths sum to {int(lengths.sum())}, which does not match a tensor of shape {list(tensor.shape)}"
         )
     items = tuple(np.split(tensor, np.cumsum(lengths)[:-1])) if len(lengths) else ()
@@ -278,7 +273,7 @@ def add_lists(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequen
 
 def _added(op: Operation, first: TensorListValue, second: TensorListValue) -> TensorListValue:
     if len(first.items) != len(second.items):
-        raise _fail(op, f"lists of {len(first.items)} and {len(second.items)} elements cannot be added")
+        raise fault(op, f"lists of {len(first.items)} and {len(second.items)} elements cannot be added")
     return replace(first, items=tuple(_sum(op, a, b) for a, b in zip(first.items, second.items, strict=True)))
 
 

@@ -11,22 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.errors import GraphError
 from xlanb.graph.operation import Operation
-from xlanb.runtime.host.ops import HostState, host
+from xlanb.runtime.host.ops import HostState, fault, host
 
 Array = np.ndarray[Any, Any]
 _TERMS = 2000
 
 
-def _fail(op: Operation, message: str) -> GraphError:
-    return GraphError(f"node {op.name!r} ({op.type}): {message}")
-
-
 def _squares(op: Operation, value: Any) -> Array:
     x = np.asarray(value)
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
-        raise _fail(op, f"expected square matrices, got shape {list(x.shape)}")
+        raise fault(op, f"expected square matrices, got shape {list(x.shape)}")
     return x
 
 
@@ -52,7 +47,7 @@ def _tridiagonal(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seq
     diagonals, right = np.asarray(inputs[0]), np.asarray(inputs[1])
     size = diagonals.shape[-1]
     if diagonals.shape[-2] != 3 or right.shape[-2] != size:
-        raise _fail(op, f"diagonals of shape {list(diagonals.shape)} do not fit {list(right.shape)}")
+        raise fault(op, f"diagonals of shape {list(diagonals.shape)} do not fit {list(right.shape)}")
     matrix = np.zeros((*diagonals.shape[:-2], size, size), diagonals.dtype)
     place = np.arange(size)
     matrix[..., place, place] = diagonals[..., 1, :]
@@ -66,7 +61,7 @@ def _quantized(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seque
     """Quantize and dequantize: round to the values of this many bits within the range."""
     x = np.asarray(inputs[0])
     if int(op.attrs.get("axis", -1)) != -1:
-        raise _fail(op, "a separate range for each slice needs a compiled node: set axis to -1, or compile it")
+        raise fault(op, "a separate range for each slice needs a compiled node: set axis to -1, or compile it")
     bits = int(inputs[3]) if op.type.endswith("V3") else int(op.attrs.get("num_bits", 8))
     is_signed, given = bool(op.attrs.get("signed_input", True)), bool(op.attrs.get("range_given"))
     low, high = (float(inputs[1]), float(inputs[2])) if given else (float(x.min()), float(x.max()))
@@ -234,7 +229,7 @@ def _places(op: Operation, out: int, size: int) -> Array:
 def _picture(op: Operation, inputs: Sequence[Any]) -> tuple[Array, list[int]]:
     images, sizes = np.asarray(inputs[0]), [int(n) for n in np.asarray(inputs[1])]
     if images.ndim != 4 or len(sizes) != 2 or min(sizes) <= 0 or 0 in images.shape[1:3]:
-        raise _fail(op, f"cannot resize images of shape {list(images.shape)} to {sizes}")
+        raise fault(op, f"cannot resize images of shape {list(images.shape)} to {sizes}")
     return images, sizes
 
 

@@ -23,6 +23,11 @@ from xlanb.tf2xla.compiler import runs_on_host
 HostKernel = Callable[[Operation, Sequence[Any], "HostState"], Sequence[Any]]
 
 
+def fault(op: Operation, message: str) -> GraphError:
+    """The error of a host kernel, which names the node."""
+    return GraphError(f"node {op.name!r} ({op.type}): {message}")
+
+
 CallFunction = Callable[[Operation, Graph, Sequence[Any]], list[Any]]
 
 

@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from xlanb.errors import CancelledError, GraphError
+from xlanb.errors import CancelledError
 from xlanb.graph.operation import Operation
-from xlanb.runtime.host.ops import HostState, host
+from xlanb.runtime.host.ops import HostState, fault, host
 from xlanb.runtime.resources import DeadlineExceededError, OutOfRangeError, Resources
 
 PATIENCE = 60.0
@@ -81,7 +81,7 @@ class QueueValue:
     def checked(self, op: Operation, parts: Sequence[Any]) -> Element:
         """An element that fits the queue. Raises GraphError, naming the node, if it does not."""
         if len(parts) != len(self.dtypes):
-            raise _fail(
+            raise fault(
                 op, f"the queue {self.name!r} holds elements of {len(self.dtypes)} components, got {len(parts)}"
             )
         arrays = [np.asarray(p) for p in parts]
@@ -89,7 +89,7 @@ class QueueValue:
             shape = self.shapes[index] if index < len(self.shapes) else None
             if array.dtype != dtype or (shape is not None and not _fits(array.shape, shape)):
                 wanted = "any shape" if shape is None else f"shape {list(shape)}"
-                raise _fail(
+                raise fault(
                     op,
                     f"component {index} of the queue {self.name!r} must be {dtype} of {wanted}, got {array.dtype} of "
                     f"shape {list(array.shape)}",
@@ -99,10 +99,6 @@ class QueueValue:
 
 def _fits(shape: tuple[int, ...], wanted: Sequence[int | None]) -> bool:
     return len(shape) == len(wanted) and all(w in {None, s} for s, w in zip(shape, wanted, strict=True))
-
-
-def _fail(op: Operation, message: str) -> GraphError:
-    return GraphError(f"node {op.name!r} ({op.type}): {message}")
 
 
 _KINDS = ("FIFOQueue", "RandomShuffleQueue", "PaddingFIFOQueue", "PriorityQueue")
@@ -119,7 +115,7 @@ def _make(op: Operation, _inputs: Sequence[Any], state: HostState) -> Sequence[A
 
 def _queue(op: Operation, value: Any) -> QueueValue:
     if not isinstance(value, QueueValue):
-        raise _fail(op, f"input 0 is not a queue but {type(value).__name__}")
+        raise fault(op, f"input 0 is not a queue but {type(value).__name__}")
     return value
 
 
@@ -187,7 +183,7 @@ def _enqueue_many(op: Operation, inputs: Sequence[Any], _state: HostState) -> Se
     queue, parts = _queue(op, inputs[0]), [np.asarray(v) for v in inputs[1:]]
     counts = {p.shape[0] if p.ndim else -1 for p in parts}
     if len(counts) != 1 or -1 in counts:
-        raise _fail(
+        raise fault(
             op, f"all components must have the same number of rows, got shapes {[list(p.shape) for p in parts]}"
         )
     _put(op, queue, [queue.checked(op, [p[row] for p in parts]) for row in range(counts.pop())])
@@ -227,7 +223,7 @@ def _taken(op: Operation, queue: QueueValue, count: int, *, exact: bool) -> list
 
 def _rows(op: Operation, queue: QueueValue, count: int, *, exact: bool) -> list[Any]:
     if count < 0:
-        raise _fail(op, f"cannot dequeue {count} elements")
+        raise fault(op, f"cannot dequeue {count} elements")
     if count == 0:
         return [np.zeros((0, *(d or 0 for d in s or ())), t) for s, t in zip(queue.shapes, queue.dtypes, strict=True)]
     columns = zip(*_taken(op, queue, count, exact=exact), strict=True)

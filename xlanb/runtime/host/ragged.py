@@ -10,16 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.errors import GraphError
 from xlanb.graph.operation import Operation
 from xlanb.runtime.host.lists import checked_size
-from xlanb.runtime.host.ops import HostState, host
+from xlanb.runtime.host.ops import HostState, fault, host
 
 Array = np.ndarray[Any, Any]
-
-
-def _fail(op: Operation, message: str) -> GraphError:
-    return GraphError(f"node {op.name!r} ({op.type}): {message}")
 
 
 @host("RaggedTensorToTensor")
@@ -34,16 +29,16 @@ def _to_tensor(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seque
     inner = values.shape[1:]
     wanted = [-1] * (places.shape[1] + len(inner)) if shape.ndim == 0 else [int(d) for d in shape]
     if len(wanted) != places.shape[1] + len(inner):
-        raise _fail(op, f"shape {wanted} must have {places.shape[1] + len(inner)} dimensions")
+        raise fault(op, f"shape {wanted} must have {places.shape[1] + len(inner)} dimensions")
     if any(w not in (-1, d) for w, d in zip(wanted[places.shape[1] :], inner, strict=True)):
-        raise _fail(op, f"shape {wanted} does not end with the values' dimensions {list(inner)}")
+        raise fault(op, f"shape {wanted} does not end with the values' dimensions {list(inner)}")
     longest = [rows, *(int(places[:, i].max(initial=-1)) + 1 for i in range(1, places.shape[1]))]
     dims = [d if w < 0 else w for w, d in zip(wanted, longest, strict=False)]
     checked_size(op, int(np.prod([*dims, *inner], dtype=np.float64)))
     try:
         out = np.array(np.broadcast_to(default, [*dims, *inner]))
     except ValueError as error:
-        raise _fail(op, f"a default value of shape {list(default.shape)} does not fit {[*dims, *inner]}") from error
+        raise fault(op, f"a default value of shape {list(default.shape)} does not fit {[*dims, *inner]}") from error
     fits = (places < dims).all(1)
     out[tuple(places[fits].T)] = values[fits]
     return [out.astype(values.dtype, copy=False)]
@@ -53,10 +48,10 @@ def _places(op: Operation, partitions: Sequence[Array], count: int) -> tuple[Arr
     """The index of each of `count` values, and the number of rows."""
     kinds = [k.decode() if isinstance(k, bytes) else str(k) for k in op.attrs["row_partition_types"]]
     if len(kinds) != len(partitions):
-        raise _fail(op, f"{len(partitions)} row partitions, but {len(kinds)} row_partition_types")
+        raise fault(op, f"{len(partitions)} row partitions, but {len(kinds)} row_partition_types")
     known = {"FIRST_DIM_SIZE", "VALUE_ROWIDS", "ROW_SPLITS"}
     if any(k not in known for k in kinds) or "FIRST_DIM_SIZE" in kinds[1:] or kinds[:1] == ["VALUE_ROWIDS"]:
-        raise _fail(
+        raise fault(
             op, f"unexpected row_partition_types {kinds}: expected FIRST_DIM_SIZE and VALUE_ROWIDS, or ROW_SPLITS"
         )
     levels = list(zip(kinds, partitions, strict=True))
@@ -69,17 +64,17 @@ def _places(op: Operation, partitions: Sequence[Array], count: int) -> tuple[Arr
     for kind, partition in levels:
         of_row = _row_ids(op, partition, len(places)) if kind == "ROW_SPLITS" else partition
         if of_row.size and (np.diff(of_row) < 0).any() | (of_row[0] < 0) | (of_row[-1] >= len(places)):
-            raise _fail(op, f"row ids {of_row[:8].tolist()} are not ascending numbers of {len(places)} rows")
+            raise fault(op, f"row ids {of_row[:8].tolist()} are not ascending numbers of {len(places)} rows")
         begin = np.searchsorted(of_row, of_row)
         places = np.concatenate([places[of_row], (np.arange(len(of_row)) - begin)[:, None]], 1)
     if len(places) != count:
-        raise _fail(op, f"the row partitions are of {len(places)} values, not {count}")
+        raise fault(op, f"the row partitions are of {len(places)} values, not {count}")
     return places, rows
 
 
 def _row_ids(op: Operation, splits: Array, rows: int) -> Array:
     if len(splits) != rows + 1 or splits[0] != 0 or (np.diff(splits) < 0).any():
-        raise _fail(op, f"row splits {splits[:8].tolist()} are not ascending bounds of {rows} rows")
+        raise fault(op, f"row splits {splits[:8].tolist()} are not ascending bounds of {rows} rows")
     return np.repeat(np.arange(rows), np.diff(splits))
 
 
@@ -97,7 +92,7 @@ def _to_sparse(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seque
         within = np.arange(len(of_row)) - splits[of_row]
         places = np.concatenate([places[of_row], within[:, None]], 1)
     if len(places) != len(values):
-        raise _fail(op, f"the row splits are of {len(places)} values, not {len(values)}")
+        raise fault(op, f"the row splits are of {len(places)} values, not {len(values)}")
     dims = [rows, *(int(places[:, i].max(initial=-1)) + 1 for i in range(1, places.shape[1])), *values.shape[1:]]
     if values.ndim > 1:
         inner = np.indices(values.shape[1:]).reshape(values.ndim - 1, -1).T

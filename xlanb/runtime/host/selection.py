@@ -10,15 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.errors import GraphError
 from xlanb.graph.operation import Operation
-from xlanb.runtime.host.ops import HostState, host
+from xlanb.runtime.host.ops import HostState, fault, host
 
 Array = np.ndarray[Any, Any]
-
-
-def _fail(op: Operation, message: str) -> GraphError:
-    return GraphError(f"node {op.name!r} ({op.type}): {message}")
 
 
 def _out(op: Operation, index: int) -> np.dtype[Any]:
@@ -32,7 +27,7 @@ def _unique(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
     axes = np.asarray(inputs[1]).ravel() if len(inputs) > 1 else np.zeros(0, np.int64)
     axis = int(axes[0]) if axes.size else 0
     if not axes.size and x.ndim != 1:
-        raise _fail(op, f"expected a vector, got shape {list(x.shape)}")
+        raise fault(op, f"expected a vector, got shape {list(x.shape)}")
     rows = np.moveaxis(x, axis, 0)
     seen: dict[Any, int] = {}
     places = np.empty(len(rows), _out(op, 1))
@@ -63,9 +58,9 @@ def _where(_op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
 def _partition(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     data, parts, count = np.asarray(inputs[0]), np.asarray(inputs[1]), int(op.attrs["num_partitions"])
     if data.shape[: parts.ndim] != parts.shape:
-        raise _fail(op, f"partitions of shape {list(parts.shape)} do not fit data of shape {list(data.shape)}")
+        raise fault(op, f"partitions of shape {list(parts.shape)} do not fit data of shape {list(data.shape)}")
     if parts.size and not (parts.min() >= 0 and parts.max() < count):
-        raise _fail(op, f"a partition is not in [0, {count})")
+        raise fault(op, f"a partition is not in [0, {count})")
     return [data[parts == p] for p in range(count)]
 
 
@@ -76,12 +71,12 @@ def _stitch(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
     rest = data[0].shape[indices[0].ndim :]
     for i, d in zip(indices, data, strict=True):
         if d.shape != i.shape + rest:
-            raise _fail(op, f"data of shape {list(d.shape)} do not match indices of shape {list(i.shape)}")
+            raise fault(op, f"data of shape {list(d.shape)} do not match indices of shape {list(i.shape)}")
     size = max((int(i.max()) + 1 for i in indices if i.size), default=0)
     out = np.zeros((size, *rest), data[0].dtype)
     for i, d in zip(indices, data, strict=True):
         if i.size and i.min() < 0:
-            raise _fail(op, f"index {int(i.min())} is negative")
+            raise fault(op, f"index {int(i.min())} is negative")
         for place, row in zip(i.ravel(), d.reshape(-1, *rest), strict=True):
             out[place] = row
     return [out]
@@ -100,12 +95,12 @@ _REDUCTIONS: dict[str, Callable[[Array], Array]] = {
 def _segments(op: Operation, rows: Array, ids: Array, kind: str, count: int | None, empty: Any) -> Array:
     """Reduce rows by sorted segment ids; segments without rows are `empty`."""
     if ids.ndim != 1 or len(ids) != len(rows):
-        raise _fail(op, f"segment ids of shape {list(ids.shape)} do not match {len(rows)} rows")
+        raise fault(op, f"segment ids of shape {list(ids.shape)} do not match {len(rows)} rows")
     if (np.diff(ids) < 0).any() or (ids.size and ids[0] < 0):
-        raise _fail(op, "segment ids must be non-negative and sorted")
+        raise fault(op, "segment ids must be non-negative and sorted")
     total = int(ids[-1]) + 1 if ids.size else 0
     if count is not None and total > count:
-        raise _fail(op, f"segment id {total - 1} is out of range for {count} segments")
+        raise fault(op, f"segment id {total - 1} is out of range for {count} segments")
     out = np.full((total if count is None else count, *rows.shape[1:]), empty, rows.dtype)
     wide = rows.astype(np.float32) if rows.dtype.kind == "V" else rows
     for segment in np.unique(ids):
@@ -125,7 +120,7 @@ def _sparse_segment(op: Operation, inputs: Sequence[Any], _state: HostState) -> 
     kind = op.type.removeprefix("SparseSegment").removesuffix("WithNumSegments")
     data, indices, ids = (np.asarray(v) for v in inputs[:3])
     if indices.size and not (indices.min() >= 0 and indices.max() < len(data)):
-        raise _fail(op, f"an index is not in [0, {len(data)})")
+        raise fault(op, f"an index is not in [0, {len(data)})")
     count = int(inputs[3]) if op.type.endswith("WithNumSegments") else None
     return [_segments(op, data[indices], ids, kind, count, 0)]
 
@@ -153,10 +148,10 @@ def _to_dense(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequen
 
 def _check_indices(op: Operation, where: Array, shape: Sequence[int]) -> None:
     if where.shape[1] != len(shape):
-        raise _fail(op, f"indices of {where.shape[1]} components do not match a shape of rank {len(shape)}")
+        raise fault(op, f"indices of {where.shape[1]} components do not match a shape of rank {len(shape)}")
     bad = ((where < 0) | (where >= np.asarray(shape))).any(1)
     if bad.any():
-        raise _fail(op, f"index {where[bad][0].tolist()} is out of bounds for shape {list(shape)}")
+        raise fault(op, f"index {where[bad][0].tolist()} is out of bounds for shape {list(shape)}")
 
 
 @host("SparseTensorDenseMatMul")
@@ -168,7 +163,7 @@ def _sparse_matmul(op: Operation, inputs: Sequence[Any], _state: HostState) -> S
     a = a.conj().T if op.attrs.get("adjoint_a") else a
     b = b.conj().T if op.attrs.get("adjoint_b") else b
     if a.shape[1] != b.shape[0]:
-        raise _fail(op, f"cannot multiply {list(a.shape)} by {list(b.shape)}")
+        raise fault(op, f"cannot multiply {list(a.shape)} by {list(b.shape)}")
     return [a @ b]
 
 
@@ -186,7 +181,7 @@ def _sparse_reshape(op: Operation, inputs: Sequence[Any], _state: HostState) -> 
     if (new == -1).any():
         new[new == -1] = total // max(1, int(np.prod(new[new != -1])))
     if int(np.prod(new)) != total:
-        raise _fail(op, f"cannot reshape {old.tolist()} to {new.tolist()}")
+        raise fault(op, f"cannot reshape {old.tolist()} to {new.tolist()}")
     flat = np.ravel_multi_index(tuple(indices.T), tuple(old)) if len(indices) else np.zeros(0, np.int64)
     return [np.stack(np.unravel_index(flat, tuple(new)), 1).astype(np.int64), new]
 
@@ -210,7 +205,7 @@ def _fill_rows(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seque
 def _unravel(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     indices, dims = np.asarray(inputs[0]), tuple(int(d) for d in np.asarray(inputs[1]))
     if indices.size and not (indices.min() >= 0 and indices.max() < np.prod(dims)):
-        raise _fail(op, f"an index is out of bounds for {list(dims)}")
+        raise fault(op, f"an index is out of bounds for {list(dims)}")
     return [np.stack(np.unravel_index(indices, dims)).astype(indices.dtype)]
 
 
@@ -218,7 +213,7 @@ def _unravel(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequenc
 def _histogram(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     values, (low, high), bins = np.asarray(inputs[0], np.float64), np.asarray(inputs[1], np.float64), int(inputs[2])
     if not low < high or bins < 1:
-        raise _fail(op, f"invalid histogram: {bins} bins from {low} to {high}")
+        raise fault(op, f"invalid histogram: {bins} bins from {low} to {high}")
     place = np.clip(np.floor((values - low) / (high - low) * bins), 0, bins - 1).astype(np.int64)
     return [np.bincount(place.ravel(), minlength=bins).astype(_out(op, 0))]
 
@@ -239,9 +234,9 @@ def _ragged_gather(op: Operation, inputs: Sequence[Any], _state: HostState) -> S
     count = int(op.attrs["PARAMS_RAGGED_RANK"])
     levels, values, indices = [np.asarray(v) for v in inputs[:count]], np.asarray(inputs[count]), np.asarray(inputs[-1])
     if indices.ndim != 1:
-        raise _fail(op, f"indices of shape {list(indices.shape)} are not supported, only a vector is")
+        raise fault(op, f"indices of shape {list(indices.shape)} are not supported, only a vector is")
     if indices.size and not (indices.min() >= 0 and indices.max() < len(levels[0]) - 1):
-        raise _fail(op, f"an index is not in [0, {len(levels[0]) - 1})")
+        raise fault(op, f"an index is not in [0, {len(levels[0]) - 1})")
     made = []
     for splits in levels:
         lengths = splits[indices + 1] - splits[indices]

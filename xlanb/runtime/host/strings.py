@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from xlanb.boundary import let_pass
-from xlanb.errors import GraphError, GraphValueError
+from xlanb.errors import GraphValueError
 from xlanb.graph.limits import LARGEST_EXPANSION, check_bytes
 from xlanb.graph.operation import Operation
 from xlanb.graph.texts import encoded
 from xlanb.runtime.fingerprint import fingerprint64
-from xlanb.runtime.host.ops import HostState, host
+from xlanb.runtime.host.ops import HostState, fault, host
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
@@ -45,16 +45,12 @@ def mapped(function: Callable[..., Any], *arrays: Any) -> np.ndarray[Any, Any]:
     return out
 
 
-def _fail(op: Operation, message: str) -> GraphError:
-    return GraphError(f"node {op.name!r} ({op.type}): {message}")
-
-
 @host("PyFunc", "PyFuncStateless", "EagerPyFunc")
 def _py_func(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     token = str(op.attrs.get("token", ""))
     function = _FUNCTIONS.get(token)
     if function is None:
-        raise _fail(
+        raise fault(
             op,
             f"no Python function is registered under the token {token!r}: a GraphDef refers to Python functions by "
             "token, it does not contain them",
@@ -66,7 +62,7 @@ def _py_func(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequenc
         raise
     listed = list(result) if isinstance(result, list | tuple) else [] if result is None else [result]
     if len(listed) != len(op.outputs):
-        raise _fail(op, f"the function returned {len(listed)} results, expected {len(op.outputs)}")
+        raise fault(op, f"the function returned {len(listed)} results, expected {len(op.outputs)}")
     return [np.asarray(value, t.dtype.numpy_dtype) for value, t in zip(listed, op.outputs, strict=True)]
 
 
@@ -140,7 +136,7 @@ def _string_to_number(op: Operation, inputs: Sequence[Any], _state: HostState) -
         try:
             return float(as_bytes(text)) if dtype.kind == "f" else int(as_bytes(text))
         except ValueError:
-            raise _fail(op, f"cannot convert {text!r} to {dtype.name}") from None
+            raise fault(op, f"cannot convert {text!r} to {dtype.name}") from None
 
     return [mapped(number, inputs[0]).astype(dtype)]
 
@@ -154,7 +150,7 @@ def _substr(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
         whole: bytes | str = as_bytes(text) if by_byte else as_bytes(text).decode(errors="replace")
         at, size = int(position), len(whole)
         if not -size <= at <= size:
-            raise _fail(op, f"position {at} is out of range for a string of {size} bytes")
+            raise fault(op, f"position {at} is out of range for a string of {size} bytes")
         at = at + size if at < 0 else at
         return as_bytes(whole[at : at + max(int(length), 0)])
 
@@ -166,7 +162,7 @@ def _assert(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
     if not bool(np.all(inputs[0])):
         count = int(op.attrs.get("summarize", 3))
         data = " ".join(str(np.asarray(v).flat[: max(count, 0)].tolist()) for v in inputs[1:])
-        raise _fail(op, f"assertion failed: {data}")
+        raise fault(op, f"assertion failed: {data}")
     return []
 
 

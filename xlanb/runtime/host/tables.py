@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.errors import GraphError, UninitializedError
+from xlanb.errors import UninitializedError
 from xlanb.files import read_regular
 from xlanb.graph.limits import LARGEST_FILE
 from xlanb.graph.operation import Operation
-from xlanb.runtime.host.ops import HostState, host
+from xlanb.runtime.host.ops import HostState, fault, host
 
 
 class TableValue:
@@ -28,10 +28,6 @@ class TableValue:
         self.is_filled = op.type.startswith("Mutable")
 
 
-def _fail(op: Operation, message: str) -> GraphError:
-    return GraphError(f"node {op.name!r} ({op.type}): {message}")
-
-
 @host("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2")
 def _make(op: Operation, _inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
     key = f"table/{op.attrs.get('container') or ''}/{op.attrs.get('shared_name') or op.name}"
@@ -40,7 +36,7 @@ def _make(op: Operation, _inputs: Sequence[Any], state: HostState) -> Sequence[A
 
 def _table(op: Operation, value: Any, *, filled: bool = True) -> TableValue:
     if not isinstance(value, TableValue):
-        raise _fail(op, f"input 0 is not a lookup table but {type(value).__name__}")
+        raise fault(op, f"input 0 is not a lookup table but {type(value).__name__}")
     if filled and not value.is_filled:
         raise UninitializedError(
             f"node {op.name!r} ({op.type}): Table not initialized: {value.name!r}; run tf.tables_initializer() first"
@@ -64,9 +60,9 @@ def _initialize_from_file(op: Operation, inputs: Sequence[Any], _state: HostStat
     try:
         text = read_regular(path, LARGEST_FILE)
     except OSError as error:
-        raise _fail(op, f"cannot read {path}: {error}") from error
+        raise fault(op, f"cannot read {path}: {error}") from error
     if len(text) > LARGEST_FILE:
-        raise _fail(op, f"{path} is larger than the limit of {LARGEST_FILE:,} bytes")
+        raise fault(op, f"{path} is larger than the limit of {LARGEST_FILE:,} bytes")
     lines = text.splitlines()
     size = int(op.attrs.get("vocab_size", -1))
     lines = lines if size < 0 else lines[:size]
@@ -89,7 +85,7 @@ def _initialize_from_file(op: Operation, inputs: Sequence[Any], _state: HostStat
 def _insert(op: Operation, table: TableValue, keys: Any, values: Any) -> None:
     names, found = np.asarray(keys), np.asarray(values)
     if names.size and found.shape[: names.ndim] != names.shape:
-        raise _fail(op, f"keys have shape {list(names.shape)} but values have shape {list(found.shape)}")
+        raise fault(op, f"keys have shape {list(names.shape)} but values have shape {list(found.shape)}")
     with table.lock:
         for index in np.ndindex(names.shape):
             table.entries[_key(names[index])] = found[index]

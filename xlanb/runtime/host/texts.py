@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.errors import GraphError, GraphValueError
+from xlanb.errors import GraphValueError
 from xlanb.graph.operation import Operation
 from xlanb.lazy_dataclass import dataclass
 from xlanb.runtime.fingerprint import fingerprint64
-from xlanb.runtime.host.ops import HostState, host
+from xlanb.runtime.host.ops import HostState, fault, host
 from xlanb.runtime.host.regular_expressions import Re2Pattern, compiled
 from xlanb.runtime.host.strings import as_bytes, mapped
 
@@ -31,15 +31,11 @@ class OptionalValue:
     values: tuple[Any, ...] | None
 
 
-def _fail(op: Operation, message: str) -> GraphError:
-    return GraphError(f"node {op.name!r} ({op.type}): {message}")
-
-
 def _pattern(op: Operation, text: Any) -> Re2Pattern:
     try:
         return compiled(as_bytes(text))
     except GraphValueError as error:
-        raise _fail(op, str(error)) from None
+        raise fault(op, str(error)) from None
 
 
 def _each(op: Operation, texts: Any, work: Callable[[list[bytes]], Sequence[Any]], dtype: Any) -> Array:
@@ -49,7 +45,7 @@ def _each(op: Operation, texts: Any, work: Callable[[list[bytes]], Sequence[Any]
     try:
         made[:] = work([as_bytes(t) for t in given.flat])
     except GraphValueError as error:
-        raise _fail(op, str(error)) from None
+        raise fault(op, str(error)) from None
     return made.reshape(given.shape)
 
 
@@ -121,7 +117,7 @@ def _decode(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
     def decoded(text: Any) -> bytes:
         whole = as_bytes(text).rstrip(b"=")
         if not re.fullmatch(rb"[A-Za-z0-9_-]*", whole):
-            raise _fail(op, f"{text!r} is not web-safe base64")
+            raise fault(op, f"{text!r} is not web-safe base64")
         return base64.urlsafe_b64decode(whole + b"=" * (-len(whole) % 4))
 
     return [mapped(decoded, inputs[0])]
@@ -133,7 +129,7 @@ def _raw(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[An
     texts = [as_bytes(s) for s in np.asarray(inputs[0], object).ravel()]
     sizes = {len(t) for t in texts}
     if len(sizes) > 1 or (sizes and next(iter(sizes)) % dtype.itemsize):
-        raise _fail(op, f"strings of {sorted(sizes)} bytes cannot be decoded to the same number of {dtype.name} values")
+        raise fault(op, f"strings of {sorted(sizes)} bytes cannot be decoded to the same number of {dtype.name} values")
     rows = np.frombuffer(b"".join(texts), dtype).reshape(*np.shape(inputs[0]), -1)
     return [rows if op.attrs.get("little_endian", True) else rows.byteswap()]
 
@@ -210,13 +206,13 @@ def _unicode(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequenc
     errors = {"strict": "strict", "ignore": "ignore", "replace": "replace"}[str(op.attrs.get("errors", "replace"))]
     encoding = _UNICODE.get(str(op.attrs.get("input_encoding", "UTF-8")))
     if encoding is None:
-        raise _fail(
+        raise fault(
             op, f"unknown input_encoding {op.attrs.get('input_encoding')!r}: expected one of {', '.join(_UNICODE)}"
         )
     try:
         rows = [as_bytes(s).decode(encoding, errors) for s in np.asarray(inputs[0], object).ravel()]
     except UnicodeDecodeError as error:
-        raise _fail(op, str(error)) from None
+        raise fault(op, str(error)) from None
     splits = np.concatenate([[0], np.cumsum([len(r) for r in rows])]).astype(op.outputs[0].dtype.numpy_dtype)
     other = int(op.attrs.get("replacement_char", 0xFFFD))
     return [splits, np.asarray([other if c == "\ufffd" else ord(c) for r in rows for c in r], np.int32)]
@@ -260,7 +256,7 @@ def _format(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
     edge = int(op.attrs.get("summarize", 3))
     pieces = template.split(mark)
     if len(pieces) != len(inputs) + 1:
-        raise _fail(op, f"{len(inputs)} tensors do not match the {len(pieces) - 1} placeholders in {template!r}")
+        raise fault(op, f"{len(inputs)} tensors do not match the {len(pieces) - 1} placeholders in {template!r}")
     texts = [shown(v, edge).encode() for v in inputs]
     out = pieces[0] + b"".join(t + p for t, p in zip(texts, pieces[1:], strict=True))
     found = np.empty((), object)
@@ -273,7 +269,7 @@ def _print_v2(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequen
     text = as_bytes(np.asarray(inputs[0]).item()).decode(errors="replace") + str(op.attrs.get("end", "\n"))
     target = str(op.attrs.get("output_stream", "stderr"))
     if target.startswith("file://"):
-        raise _fail(op, f"writing to files from a graph is not supported: {target!r}")
+        raise fault(op, f"writing to files from a graph is not supported: {target!r}")
     (sys.stdout if target == "stdout" else sys.stderr).write(text)
     return []
 
@@ -299,5 +295,5 @@ def _has_value(_op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequ
 @host("OptionalGetValue")
 def _get_value(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     if inputs[0].values is None:
-        raise _fail(op, "the optional has no value")
+        raise fault(op, "the optional has no value")
     return list(inputs[0].values)
