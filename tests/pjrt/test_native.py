@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from xlanb.errors import ArgumentError, UnimplementedError
-from xlanb.pjrt import buffers, c_api, native
+from xlanb.pjrt import buffers, c_api, native, words
 from xlanb.pjrt.functions import CallbackError, as_callback, error_of
 from xlanb.pjrt.native_text import SMALL, UNUSUAL_FUNCTIONS
 from xlanb.pjrt.words import Buffer
@@ -22,8 +22,12 @@ class Loaded:
     def __init__(self) -> None:
         self.unusual_calls = 0
         self._callback = native.UNUSUAL(self._unusual)
-        self._stopped = native.STOPPED(lambda *_: None)
-        self.native = native.NativeFunctions(dict.fromkeys(UNUSUAL_FUNCTIONS, self._callback), self._stopped)
+        self.dropped: list[int] = []
+        self.native = native.NativeFunctions(
+            dict.fromkeys(UNUSUAL_FUNCTIONS, self._callback),
+            native.STOPPED(lambda *_: None),
+            native.DESTROYED(lambda: self.dropped.extend(self.native.take_destroyed())),
+        )
 
     def _unusual(self, _: int) -> int:
         self.unusual_calls += 1
@@ -170,3 +174,19 @@ def test_arguments_of_an_older_framework_are_refused(loaded: Loaded) -> None:
     args = c_api.arguments("Client_Devices")(16, None)
     error = function(ctypes.addressof(args))
     assert loaded.call("Error_GetCode", error=error).code == c_api.INVALID_ARGUMENT
+
+
+def test_executables_destroyed_in_other_threads_are_dropped_by_the_main_thread(loaded: Loaded) -> None:
+    blocks = [(ctypes.c_int64 * len(words.Loaded))() for _ in range(3)]
+    destroy = loaded.native.functions["LoadedExecutable_Destroy"]
+    args = [c_api.arguments("LoadedExecutable_Destroy")(24, None, ctypes.addressof(b)) for b in blocks]
+    # without a Python frame: start_routine of a thread of C
+    libc, made = ctypes.PyDLL(None), ctypes.c_void_p()
+    for each in args:
+        assert libc.pthread_create(ctypes.byref(made), None, ctypes.c_void_p(destroy), ctypes.byref(each)) == 0
+        assert libc.pthread_join(made, None) == 0  # PyDLL keeps the GIL: destroying must not wait for it
+    for _ in range(1_000_000):  # a pending call runs between two instructions of the main thread
+        if len(loaded.dropped) == 3:
+            break
+    assert sorted(loaded.dropped) == sorted(map(ctypes.addressof, blocks))
+    assert list(loaded.native.take_destroyed()) == []

@@ -324,11 +324,6 @@ def _topology_attributes(args: Any) -> None:
     args.attributes, args.num_attributes = values.address, values.count
 
 
-@implements("TopologyDescription_Destroy")
-def _topology_destroy(args: Any) -> None:
-    del args  # it belongs to its client
-
-
 @implements("TopologyDescription_Serialize")
 def _topology_serialize(args: Any) -> None:
     text = Handle.at(args.topology).serialized

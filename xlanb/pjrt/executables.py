@@ -112,7 +112,16 @@ def _give_back(memory: int) -> None:
 # -- compiling -------------------------------------------------------------------------------------
 
 
+def forget_destroyed() -> None:
+    """Forget the loaded executables that C has destroyed, and their programs."""
+    for address in BUFFERS.loaded.take_destroyed():
+        loaded = Handle.at(address)
+        loaded.program.forget()
+        loaded.forget()
+
+
 def _loaded(program: PjrtProgram, client: Client) -> int:
+    forget_destroyed()
     number = program.device_number
     return LoadedProgram(program, client.device(max(number, 0))).address
 
@@ -144,19 +153,6 @@ def _deserialize(args: Any) -> None:
 
 
 # -- properties ------------------------------------------------------------------------------------
-
-
-@implements("Executable_Destroy")
-def _destroy(args: Any) -> None:
-    # a loaded executable keeps the program: C forgets only its own reference
-    del args
-
-
-@implements("LoadedExecutable_Destroy")
-def _destroy_loaded(args: Any) -> None:
-    loaded = Handle.at(args.executable)
-    loaded.program.forget()
-    loaded.forget()
 
 
 @implements("LoadedExecutable_Delete")
@@ -429,4 +425,4 @@ def stopped(executable: int, status: int, raised: int | None) -> int | None:
     return error_of(error)
 
 
-__all__ = ["LoadedProgram", "stopped"]
+__all__ = ["LoadedProgram", "forget_destroyed", "stopped"]

@@ -113,6 +113,49 @@ define ptr @pjrt.nothing(ptr %unused) {
   ret ptr null
 }
 
+; -- destroyed executables ------------------------------------------------------------------------------------------
+
+; C destroys executables in threads that may outlive the interpreter, where Python must not be called.
+; They are kept in a list that the main thread empties.
+
+@pjrt.destroyed = global ptr null
+declare void @unusual.destroyed()
+
+define ptr @LoadedExecutable_Destroy(ptr %args) {
+entry:
+  %at = getelementptr i8, ptr %args, i64 16
+  %loaded = load ptr, ptr %at
+  %next = getelementptr i64, ptr %loaded, i64 $next_destroyed
+  %now = load atomic ptr, ptr @pjrt.destroyed acquire, align 8
+  br label %try
+try:
+  %seen = phi ptr [ %now, %entry ], [ %other, %try ]
+  store ptr %seen, ptr %next
+  %pair = cmpxchg ptr @pjrt.destroyed, ptr %seen, ptr %loaded acq_rel acquire
+  %other = extractvalue { ptr, i1 } %pair, 0
+  %done = extractvalue { ptr, i1 } %pair, 1
+  br i1 %done, label %added, label %try
+added:
+  %first = icmp eq ptr %seen, null
+  br i1 %first, label %ask, label %end
+ask:
+  %asked = call i32 @Py_AddPendingCall(ptr @drop.destroyed, ptr null)
+  br label %end
+end:
+  ret ptr null
+}
+
+; Python calls it in the main thread, between two of its instructions.
+define internal i32 @drop.destroyed(ptr %unused) {
+  call void @unusual.destroyed()
+  ret i32 0
+}
+
+define ptr @pjrt.take.destroyed() {
+  %first = atomicrmw xchg ptr @pjrt.destroyed, ptr null acq_rel
+  ret ptr %first
+}
+
 ; -- events -------------------------------------------------------------------------------------------------------
 
 define void @pjrt.signal(ptr %event) {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from xlanb.codegen import jit
@@ -14,12 +14,14 @@ from xlanb.cpu.runtime.bridge import bridge
 from xlanb.errors import OutOfMemoryError
 from xlanb.pjrt import c_api
 from xlanb.pjrt.native_text import NATIVE, UNUSUAL_FUNCTIONS, text
-from xlanb.pjrt.words import RANKS, Buffer
+from xlanb.pjrt.words import RANKS, Buffer, Loaded
 from xlanb.shape.primitive_type import PrimitiveType
 
 _P, _Q = ctypes.c_void_p, ctypes.c_int64
 UNUSUAL = ctypes.CFUNCTYPE(_P, _P)
 """A C API function in C: takes its arguments' address, returns an error's or None."""
+DESTROYED = ctypes.CFUNCTYPE(None)
+"""Forgets the executables that C has destroyed."""
 STOPPED = ctypes.CFUNCTYPE(_P, _P, _Q, _P)
 """Creates the error of a stopped call.
 
@@ -50,10 +52,10 @@ class NativeFunctions:
     """The loaded functions, once per process (`native`).
 
     `unusual` are the Python functions that C API functions fall back to; `stopped` creates the
-    error of a stopped call.
+    error of a stopped call; `destroyed` forgets the executables of `take_destroyed`.
     """
 
-    def __init__(self, unusual: Mapping[str, Any], stopped: Any) -> None:
+    def __init__(self, unusual: Mapping[str, Any], stopped: Any, destroyed: Any) -> None:
         target = jit.host()
         head = f'target datalayout = "{target.data_layout}"\ntarget triple = "{target.triple}"\n'
         unit = Unit(head + text(ITEM_SIZES), ready=True, weight=0, everywhere=True)
@@ -61,6 +63,7 @@ class NativeFunctions:
         symbols = {f"unusual.{name}": _address(unusual[name]) for name in UNUSUAL_FUNCTIONS}
         symbols |= {
             "unusual.stopped": _address(stopped),
+            "unusual.destroyed": _address(destroyed),
             "take": runtime.memory.address("malloc"),
             "give": runtime.memory.address("free"),
             "guard": runtime.code.address(guard.GUARD),
@@ -76,9 +79,10 @@ class NativeFunctions:
             "pjrt.layouts",
             "pjrt.raised",
             "pjrt.nothing",
+            "pjrt.take.destroyed",
         )
         self.code = jit.LoadedCode(
-            compile_units([unit], target), [*NATIVE, *own], symbols, (runtime, dict(unusual), stopped)
+            compile_units([unit], target), [*NATIVE, *own], symbols, (runtime, dict(unusual), stopped, destroyed)
         )
         address = self.code.address
         self.functions: Mapping[str, int] = {name: address(name) for name in NATIVE}
@@ -89,6 +93,7 @@ class NativeFunctions:
         self._view = _function(address("pjrt.view"), _P, _Q, _Q, _Q, _P, _P, _P, _P, _P, _P)
         self._delete = _function(address("Buffer_Delete"), _P)
         self._destroy = _function(address("Buffer_Destroy"), _P)
+        self._take_destroyed = _function(address("pjrt.take.destroyed"))
         self._layouts = (_Q * RANKS).from_address(address("pjrt.layouts"))
         self._statistics = (_Q * 4).from_address(address("pjrt.statistics"))
 
@@ -138,6 +143,14 @@ class NativeFunctions:
     def destroy(self, buffer: int) -> None:
         """Delete a buffer that has not been exposed."""
         self._destroy(_handed(buffer))
+
+    def take_destroyed(self) -> Iterator[int]:
+        """Yield the loaded executables that C has destroyed since the last call."""
+        at = self._take_destroyed()
+        while at:
+            following = (_Q * len(Loaded)).from_address(at)[Loaded.next_destroyed]
+            yield int(at)
+            at = following
 
     def statistics(self) -> tuple[int, int, int, int]:
         """Return buffer statistics.
@@ -190,6 +203,7 @@ def _address(function: Any) -> int:
 
 __all__ = [
     "BY_NUMBER",
+    "DESTROYED",
     "DONE",
     "ITEM_SIZES",
     "NUMBERS",

@@ -92,6 +92,8 @@ _CONSTANT: dict[str, tuple[tuple[str, str], ...]] = {
     "Executable_NumReplicas": (("i64 1", "num_replicas"),),
     "Executable_NumPartitions": (("i64 1", "num_partitions"),),
     "Layouts_MemoryLayout_Destroy": (),
+    "Executable_Destroy": (),  # a loaded executable owns it
+    "TopologyDescription_Destroy": (),  # its client owns it
     "Buffer_IsOnCpu": (("i8 1", "is_on_cpu"),),
     "Buffer_ReadyEvent": (("ptr @pjrt.ready", "event"),),
     "Buffer_DynamicDimensionIndices": (("ptr null", "dynamic_dim_indices"), ("i64 0", "num_dynamic_dims")),
@@ -160,6 +162,7 @@ def text(item_sizes: tuple[int, ...]) -> str:
         "raised": guard.RAISED,
         "clock": time.CLOCK_MONOTONIC,
         "cancelled": c_api.CANCELLED,
+        "next_destroyed": Loaded.next_destroyed.value,
         "at_layout": c_api.offset("Layouts_PJRT_Buffer_MemoryLayout", "layout"),
         "at_is_ready": c_api.offset("Event_IsReady", "is_ready"),
         "at_from_host_buffer": c_api.offset("Client_BufferFromHostBuffer", "buffer"),
@@ -230,6 +233,7 @@ NATIVE = (
     *(
         "Client_BufferFromHostBuffer Buffer_ToHostBuffer LoadedExecutable_Execute Layouts_PJRT_Buffer_MemoryLayout"
     ).split(),
+    "LoadedExecutable_Destroy",
     *_GETTERS,
     *_CONSTANT,
 )

@@ -13,7 +13,7 @@ from xlanb.frontends.jax import import_jax
 from xlanb.pjrt import c_api, client, executables, layouts
 from xlanb.pjrt.buffers import BUFFERS
 from xlanb.pjrt.functions import FUNCTIONS, as_callback, missing
-from xlanb.pjrt.native import STOPPED, NativeFunctions
+from xlanb.pjrt.native import DESTROYED, STOPPED, NativeFunctions
 from xlanb.pjrt.native_text import NATIVE, UNUSUAL_FUNCTIONS
 from xlanb.pjrt.words import RANKS
 
@@ -32,7 +32,8 @@ class Plugin:
         callbacks = {name: as_callback(name, function) for name, function in FUNCTIONS.items()}
         unusual = {name: callbacks[name] for name in UNUSUAL_FUNCTIONS}
         stopped = STOPPED(executables.stopped)
-        self.native = NativeFunctions(unusual, stopped)
+        destroyed = DESTROYED(executables.forget_destroyed)
+        self.native = NativeFunctions(unusual, stopped, destroyed)
         BUFFERS.native = self.native
         self.native.set_layouts([layouts.row_major(rank).address for rank in range(RANKS)])
         self._callbacks = callbacks | {
@@ -61,7 +62,7 @@ class Plugin:
     def retire(self) -> None:
         """Stop destroying objects for C, because the interpreter is exiting."""
         for name in c_api.FUNCTIONS:
-            if name not in NATIVE and name.endswith(("_Destroy", "_Delete")):
+            if name == "LoadedExecutable_Destroy" or (name not in NATIVE and name.endswith(("_Destroy", "_Delete"))):
                 setattr(self.api, name, self.native.nothing)
 
 

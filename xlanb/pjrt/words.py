@@ -35,7 +35,7 @@ class Loaded(IntEnum):
 
     `steps` is the table that `run` takes. `arguments` are sizes in bytes, `results` 4 words each
     (size, type, rank, dims), and `donated` argument indices. `counter` is the address of a
-    RunCounter or 0.
+    RunCounter or 0. `next_destroyed` is the next in the list of those that C has destroyed, or 0.
     """
 
     run = 0
@@ -54,6 +54,7 @@ class Loaded(IntEnum):
     donated = auto()
     device = auto()
     counter = auto()
+    next_destroyed = auto()
 
 
 class MemoryWords(IntEnum):
