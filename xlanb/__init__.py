@@ -104,7 +104,8 @@ __all__ = [*_FACE, *_ROOMS]  # noqa: PLE0604 - said once, above
 
 def __getattr__(name: str) -> Any:
     if name in _FACE:
-        value = getattr(import_module(_FACE[name]), name)
+        with import_module("xlanb.gc_thresholds").importing():
+            value = getattr(import_module(_FACE[name]), name)
     elif name in _ROOMS:
         value = import_module(f"xlanb.{name}")
     elif name == "__version__":

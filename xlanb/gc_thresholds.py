@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import RLock
 
-_YOUNG = 50_000
+_YOUNG = 200_000
 """Number of allocations between two collections of the youngest generation."""
 _MIDDLE = 100
 """Young collections between two collections of the middle generation."""
@@ -46,6 +46,19 @@ def raised_gc_thresholds() -> Iterator[None]:
             _running.discard(token)
             if not _running:
                 _go_back()
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Raise the thresholds during imports, whose objects then count as old without a visit to each.
+
+    They live as long as the process.
+    """
+    with raised_gc_thresholds():
+        yield
+        if not gc.get_freeze_count():  # somebody may have frozen objects before a fork
+            gc.freeze()
+            gc.unfreeze()  # to the oldest generation
 
 
 def _raise() -> None:

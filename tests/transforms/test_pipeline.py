@@ -9,7 +9,7 @@ import pytest
 
 from xlanb import gc_thresholds
 from xlanb.errors import PassError, ShapeError
-from xlanb.gc_thresholds import raised_gc_thresholds
+from xlanb.gc_thresholds import importing, raised_gc_thresholds
 from xlanb.hlo import HloModule, HloOpcode, parse
 from xlanb.shape import PrimitiveType
 from xlanb.tracing import Decision, Edit, current_cause, observing
@@ -409,3 +409,22 @@ def test_the_collector_is_as_it_was_when_passes_are_done() -> None:
         gc.set_threshold(1234)
     assert gc.get_threshold()[0] == 1234
     gc.set_threshold(*before)
+
+
+def test_imported_objects_are_old_and_frozen_ones_stay_frozen() -> None:
+    def is_old(found: object) -> bool:
+        return any(o is found for o in gc.get_objects(generation=2))
+
+    gc.collect()
+    with importing():
+        made: list[object] = []
+    assert is_old(made)
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with importing():
+            other: list[object] = []
+        assert gc.get_freeze_count() == frozen
+        assert not is_old(other)
+    finally:
+        gc.unfreeze()

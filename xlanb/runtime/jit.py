@@ -13,6 +13,7 @@ from xlanb.cpu.executable import Executable
 from xlanb.errors import ArgumentError
 from xlanb.frontends.jax import has_static_arguments, jitted_with_static, static_arguments
 from xlanb.frontends.mistakes import no_program
+from xlanb.gc_thresholds import raised_gc_thresholds
 from xlanb.runtime.compiler import compiled, compiled_text
 from xlanb.runtime.jit_cache import (
     ArrayCall,
@@ -74,6 +75,11 @@ def compile(x: Any, /, *args: Any, target: str = "cpu", **named: Any) -> Executa
         XlanbError: The base class of these.
         TypeError: `x` is none of these.
     """
+    with raised_gc_thresholds():
+        return _compile(x, args, named, target)
+
+
+def _compile(x: Any, args: tuple[Any, ...], named: dict[str, Any], target: str) -> Executable | GpuExecutable:
     for_cpu = target.strip().lower() == "cpu"
     if for_cpu and isinstance(x, str) and x.startswith("HloModule") and not (args or named):
         return compiled_text(x, lambda: to_module(x))
