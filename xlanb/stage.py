@@ -59,7 +59,7 @@ class Changes:
     def __str__(self) -> str:
         added, removed, modified = self.counts
         counts = ((removed, "removed"), (added, "added"), (modified, "changed"))
-        return ", ".join(f"{n} {what}" for n, what in counts if n)
+        return ", ".join(f"{n:,} {what}" for n, what in counts if n)
 
 
 def changes_between(before: Any, after: Any) -> Changes:

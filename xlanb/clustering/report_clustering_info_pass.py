@@ -34,7 +34,7 @@ class AutoClusteringSummary:
 
     def __str__(self) -> str:
         total = self.clustered_node_count + self.unclustered_node_count
-        lines = [f"{len(self.clusters)} clusters with {self.clustered_node_count} of {total} nodes"]
+        lines = [f"{len(self.clusters)} clusters with {self.clustered_node_count} of {total:,} nodes"]
         lines += [f"  {c.name}: {c.size} nodes ({_ops(c.op_histogram)})" for c in self.clusters]
         lines.append(f"  outside: {self.unclustered_node_count} nodes ({_ops(self.unclustered_op_histogram)})")
         return "\n".join(lines)

@@ -64,4 +64,4 @@ def _nodes(graph: GraphRecord) -> Mapping[str, Mapping[str, NodeRecord]]:
 
 @size_text.register
 def _graph_size(graph: GraphRecord) -> str:
-    return f"{len(graph.nodes)} nodes"
+    return f"{len(graph.nodes):,} nodes"

@@ -61,7 +61,7 @@ def prepare(
         DumpError: A graph to be dumped cannot be written.
     """
     stages = _Stages(start_compilation(name))
-    yield stages.report("tf_graph", "graph", None, graph, f"{len(graph)} nodes as the program built them")
+    yield stages.report("tf_graph", "graph", None, graph, f"{len(graph):,} nodes as the program built them")
     pruned = subgraph(graph, [*fetches, *targets], list(feeds))
     yield stages.report("optimize", "prune", graph, pruned)
     before = placed(pruned)
@@ -227,6 +227,6 @@ def _clusters(marked: Graph) -> str:
     if not sizes:
         return "no cluster"
     return (
-        ", ".join(f"{c} of {n} nodes" for c, n in sizes.items())
-        + f"; {len(marked) - sum(sizes.values())} nodes stay out"
+        ", ".join(f"{c} of {n:,} nodes" for c, n in sizes.items())
+        + f"; {len(marked) - sum(sizes.values()):,} nodes stay out"
     )

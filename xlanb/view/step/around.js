@@ -1,6 +1,6 @@
 // The head and the foot: what this is, where one stands, what can be pressed.
 import { spark, sparkline } from "./charts.js";
-import { h, plural, refill } from "./dom.js";
+import { grouped, h, plural, refill } from "./dom.js";
 import { actionsAt } from "./live.js";
 import { errorsOf, levels } from "./numerics.js";
 import { showCancel, workText } from "./progress.js";
@@ -43,7 +43,7 @@ export function showFoot(view, trace) {
   const total = stage?.why?.rewrites.length || 0;
   const where = stage ? `${view.stage + 1}/${trace.stages.length}` : "";
   const all = rewriteCount(stage);
-  const rewrite = view.rewrite >= 0 && total ? ` · rewrite ${view.rewrite + 1}/${all}` : "";
+  const rewrite = view.rewrite >= 0 && total ? ` · rewrite ${grouped(view.rewrite + 1)}/${grouped(all)}` : "";
   const doing = workText(view);
   const veiled = view.picture.veiled >= 0 && view.stage >= view.picture.veiled;
   view.status.replaceChildren(h("span", { class: "where" }, where), stage ? h("b", {}, stage.name) : "", doing ? h("span", { class: "doing" }, ` ${doing}`) : stage && !veiled ? ` ${stage.d}${rewrite}` : stage ? "" : "Nothing was compiled yet.", stage && !veiled ? h("span", { class: "tally" }, tally(stage, view.store)) : "");
@@ -53,8 +53,8 @@ export function showFoot(view, trace) {
     return [h("span", { class: "label" }, "pass ms"), sparkline(trace, view.stage), ...line];
   });
   view.stepper.hidden = !total;
-  view.place.textContent = total ? `rewrite ${view.rewrite >= 0 ? view.rewrite + 1 : "–"}/${all}` : "";
-  view.place.title = all > total ? `the first ${total} of ${all} are on this page` : "";
+  view.place.textContent = total ? `rewrite ${view.rewrite >= 0 ? grouped(view.rewrite + 1) : "–"}/${grouped(all)}` : "";
+  view.place.title = all > total ? `the first ${grouped(total)} of ${grouped(all)} are on this page` : "";
   view.run.hidden = !view.can.run;
   view.actions.replaceChildren(...actionsAt(view).map((a) => h("button", { type: "button", class: "ctl text", "aria-label": `${a.label} here`, title: a.title, disabled: Boolean(view.waiting), onclick: a.act }, a.label)));
   for (const b of view.shadow.querySelectorAll(".ctl")) {

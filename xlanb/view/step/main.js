@@ -3,7 +3,7 @@ import { showFoot, showHead, standsAt } from "./around.js";
 import { furtherCard } from "./attempt.js";
 import { followCells } from "./cell.js";
 import { CodePanes } from "./code.js";
-import { h, opOf, refill } from "./dom.js";
+import { grouped, h, opOf, refill } from "./dom.js";
 import { buildFrame, followTheme, showSaved } from "./frame.js";
 import { leaveFullScreen } from "./fullscreen.js";
 import { GraphView } from "./graph.js";
@@ -392,7 +392,7 @@ class StepView {
     const reasons = reasonCount(this.now?.why);
     refill(this.tabs, [can, shown, reasons], () =>
       TABS.filter((t) => can[t] || !EXTRA.includes(t)).map((t) =>
-        h("button", { type: "button", role: "tab", "aria-selected": String(t === shown), disabled: !can[t], onclick: () => this.show(t) }, t, t === "Why" && reasons !== null ? h("small", {}, String(reasons)) : null),
+        h("button", { type: "button", role: "tab", "aria-selected": String(t === shown), disabled: !can[t], onclick: () => this.show(t) }, t, t === "Why" && reasons !== null ? h("small", {}, grouped(reasons)) : null),
       ),
     );
     if (focused) /** @type {HTMLElement | null} */ (this.tabs.querySelector("[aria-selected=true]"))?.focus();

@@ -4,7 +4,7 @@ import { branchesView } from "./branches.js";
 import { cacheView, memoryView, timingView } from "./charts.js";
 import { codePane } from "./code.js";
 import { differences, diffView } from "./compare.js";
-import { h } from "./dom.js";
+import { grouped, h } from "./dom.js";
 import { filmPane, hasFilm } from "./filmpane.js";
 import { GPU_VIEWS } from "./gpu.js";
 import { editor, startEdit } from "./live.js";
@@ -95,7 +95,7 @@ function differencePane(view, stage) {
   const moment = view.other < 0 ? view.moment : null;
   if (moment) {
     const rule = stage.why.rewrites[view.rewrite].rule || "";
-    return diffView(differences(moment.payload, moment.b, moment.a), moment.payload, { ...state, names: moment.names, after: moment.a, title: `${stage.name}, rewrite ${view.rewrite + 1} of ${moment.count}${rule ? `: ${rule}` : ""}`, empty: "This rewrite did not change the text." });
+    return diffView(differences(moment.payload, moment.b, moment.a), moment.payload, { ...state, names: moment.names, after: moment.a, title: `${stage.name}, rewrite ${grouped(view.rewrite + 1)} of ${grouped(moment.count)}${rule ? `: ${rule}` : ""}`, empty: "This rewrite did not change the text." });
   }
   if (view.other < 0) return diffView(stage.diff || [], view.payload, { ...state, after: view.store.artifact(stage.a), title: `${stage.name}: before and after`, tally: tally(stage, view.store), empty: stage.ch ? "Before and after are of different kinds; see Text." : "This pass changed nothing. Shift-click another pass in the list to compare with it." });
   const [first, last] = [Math.min(view.other, view.stage), Math.max(view.other, view.stage)].map((k) => view.current.stages[k]);

@@ -87,9 +87,9 @@ function spreader(g) {
 export function spoken(n, mark) {
   const said = { "+": ", added", "−": ", removed", "~": ", changed" }[mark] || "";
   const { added = 0, removed = 0, changed = 0 } = n.marks || {};
-  if (n.count > 1 || isGroup(n.item)) return `${n.item.h[0]}${n.stack > 1 ? ` times ${n.stack}` : ""}, group of ${plural(n.count, "op")}${added + removed + changed ? `, ${added} added, ${removed} removed, ${changed} changed` : ""}`;
+  if (n.count > 1 || isGroup(n.item)) return `${n.item.h[0]}${n.stack > 1 ? ` times ${n.stack}` : ""}, group of ${plural(n.count, "op")}${added + removed + changed ? `, ${grouped(added)} added, ${grouped(removed)} removed, ${grouped(changed)} changed` : ""}`;
   const what = n.port === "in" ? "parameter" : n.port === "out" ? "result" : n.item.o;
-  return [what, argumentOf(n.item) || n.item.n, n.item.s].filter((t) => t).join(" ") + said + (n.heir ? `, ${removed} removed around it` : "");
+  return [what, argumentOf(n.item) || n.item.n, n.item.s].filter((t) => t).join(" ") + said + (n.heir ? `, ${grouped(removed)} removed around it` : "");
 }
 
 /** @param {SVGElement} node @param {DrawnNode} drawn @param {string} mark @param {string} colour */

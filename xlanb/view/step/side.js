@@ -68,9 +68,9 @@ export function tally(stage, store) {
 /** Counts with marks; none for what is zero. @param {number} added @param {number} removed @param {number} changed @returns {Node[]} */
 export function tallied(added, removed, changed) {
   const out = [];
-  if (added) out.push(h("span", { class: "t-add" }, `+${added}`));
-  if (removed) out.push(h("span", { class: "t-rem" }, `−${removed}`));
-  if (changed) out.push(h("span", { class: "t-chg" }, `~${changed}`));
+  if (added) out.push(h("span", { class: "t-add" }, `+${grouped(added)}`));
+  if (removed) out.push(h("span", { class: "t-rem" }, `−${grouped(removed)}`));
+  if (changed) out.push(h("span", { class: "t-chg" }, `~${grouped(changed)}`));
   return out;
 }
 

@@ -1,5 +1,5 @@
 // Why: rewrites one by one, decisions with what each condition was; and what is known about two ops.
-import { h, plural } from "./dom.js";
+import { grouped, h, plural } from "./dom.js";
 import { highlighted, references } from "./highlight.js";
 
 const NONE = { has: () => false };
@@ -42,7 +42,7 @@ export function whyView(stage, store, state) {
 
 /** How often each condition refused something. @param {[string, number][]} failing */
 function refusals(failing) {
-  const rows = failing.map(([name, count]) => [h("dt", {}, count.toLocaleString("en")), h("dd", {}, name)]);
+  const rows = failing.map(([name, count]) => [h("dt", {}, grouped(count)), h("dd", {}, name)]);
   return h("dl", { class: "refusals", "aria-label": "Conditions that failed, by how often" }, ...rows.flat());
 }
 
