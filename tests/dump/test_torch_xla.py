@@ -90,6 +90,7 @@ def test_a_folder_of_it_opens_as_a_dump(tmp_path: Path) -> None:
     )
     assert [n.op for n in graphs[2].after.nodes] == ["xla::device_data", "aten::neg"]  # type: ignore[union-attr]
     assert graphs in dump.traces
+    assert str(dump).splitlines()[0].endswith(": 4 files, 1 module, 0 graphs, 3 lazy graphs")
     assert set(dump.files.kind) == {"lazy", "fixed", "other"}
 
 

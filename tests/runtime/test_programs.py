@@ -132,6 +132,12 @@ def test_an_open_shape_names_the_placeholder():
         xlanb.compile(line_fit().loss)
 
 
+def test_a_string_argument_is_refused_by_its_name():
+    words = tf.placeholder(tf.string, [2], name="words")
+    with pytest.raises(GraphError, match=r"'words' is a string, .*A session runs its ops on the host"):
+        xlanb.compile(tf.equal(words, "a"), words=["a", "b"])
+
+
 def test_an_array_for_nothing_is_refused():
     program = line_fit()
     x, y = program.points

@@ -265,6 +265,7 @@ class DumpDirectory(Displayable, Plottable):
             counted(listing.file_count, "file"),
             counted(len(self), "module"),
             counted(len(listing.graphs), "graph"),
+            *([counted(len(self.lazy_graphs.stages), "lazy graph")] if self.lazy_graphs is not None else []),
         )
         lines = [f"{printable(self.directory)}: {', '.join(counts)}"]
         for m in self.ranked[:30]:

@@ -201,6 +201,11 @@ def _argument(tensor: Tensor, values: dict[str, Any], *, is_literal: bool = Fals
     kind = "variable" if is_variable else "parameter"
     dtype = tensor.op.attrs["dtype"] if tensor.op.type == "VarHandleOp" else tensor.dtype.base_dtype
     shape = (tensor.op.attrs.get("shape") or TensorShape(None)) if is_variable else tensor.shape
+    if not is_variable and dtype.name == "string":
+        raise GraphError(
+            f"{tensor.op.name!r} is a {dtype.name}, which XLA has no type for. A session runs its ops on the host, and "
+            "compiles the nodes around them: xlanb.tf.Session(xlanb.tf.Graph.from_tensorflow(function, ...))"
+        )
     given = values.pop(tensor.op.name, None)
     if given is not None:
         value = np.asarray(given, dtype.as_numpy_dtype)
