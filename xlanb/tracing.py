@@ -350,11 +350,6 @@ def with_everywhere() -> AbstractContextManager[object]:
     return bound(_OBSERVERS, (*here, *missing))
 
 
-def wants_code_texts() -> bool:
-    """Whether an observer needs LLVM IR and assembly now, rather than later from the program."""
-    return any(not getattr(o, "reads_code_later", False) for o in _OBSERVERS.get())
-
-
 class because:  # noqa: N801 - read as a word: with because(rule=...)
     """Name the cause of all edits made in this block; inner blocks add to the outer one's fields.
 

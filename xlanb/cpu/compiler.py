@@ -26,7 +26,6 @@ from xlanb.cpu.executable_cache import ExecutableCache
 from xlanb.cpu.object_cache import environment_folder
 from xlanb.cpu.object_code import ObjectCode, check_name, object_code
 from xlanb.cpu.pipelines import pipeline
-from xlanb.cpu.records import CodeRecord
 from xlanb.cpu.runtime import pool
 from xlanb.cpu.shortage import check_ranks, check_sizes
 from xlanb.errors import CompilationError, HloVerifierError, OutOfMemoryError, UnimplementedError, XlanbError
@@ -41,12 +40,13 @@ from xlanb.lazy_dataclass import dataclass
 from xlanb.memory import check_addressable, size_text
 from xlanb.spmd.devices.not_merged import NotMergedError
 from xlanb.spmd.optimize import optimize
-from xlanb.stage import Stage, Stages, exhaust
+from xlanb.stage import Deferred, Stage, Stages, exhaust
 from xlanb.tracing import is_observed, unobserved
 from xlanb.transforms.base import PassResult
 from xlanb.transforms.layout.layout_agreement import agree
 from xlanb.transforms.layout.layout_assignment import LayoutAssignment
 from xlanb.transforms.pipeline import HloPassPipeline
+from xlanb.wording import counted
 
 _LOG = logging.getLogger("xlanb.cpu")
 T = TypeVar("T")
@@ -227,9 +227,10 @@ def _stages(module: HloModule, options: CompileOptions, *, recorded: bool) -> St
         yield _buffers_stage(module, assignment)
     distribution = placement.distribution()
     merge = None if distribution is None else partial(_merged, placement, options)
+    start = time.perf_counter()
     exe = Executable(module, source, assignment, program, distribution, merge)
     if recorded and options.want_text:
-        yield from _text_stages(exe, emitted)
+        yield from _code_stages(exe, emitted, time.perf_counter() - start)
     return exe
 
 
@@ -268,23 +269,21 @@ def _buffers_stage(module: HloModule, assignment: BufferAssignment) -> Stage:
     return Stage(name, name, module.record(), record, seconds=seconds, summary=summary)
 
 
-def _text_stages(exe: Executable, emitted: float) -> Iterable[Stage]:
-    """Yield LLVM IR as emitted and optimized, and assembly; only the first without llvmlite."""
-    first = exe.llvm_record
-    kernels = f"{len(first.kernels):,} kernels, {_lines(first)}"
-    yield Stage("llvm_ir", "llvm_ir", exe.buffer_assignment.record(), first, seconds=emitted, summary=kernels)
+def _code_stages(exe: Executable, emitted: float, loaded: float) -> Iterable[Stage]:
+    """Yield LLVM IR as emitted and optimized, and assembly; only the first without llvmlite.
+
+    The texts are generated when they are read. `emitted` and `loaded` are the seconds of emitting
+    the program, and of compiling and linking it by LLVM.
+    """
+    first = Deferred(lambda: exe.llvm_record)
+    words = counted(len(exe.program.kernels), "kernel")
+    yield Stage("llvm_ir", "llvm_ir", exe.buffer_assignment.record(), first, seconds=emitted, summary=words)
     if not exe.is_native:
         return
-    second, seconds = _timed(lambda: exe.optimized_record)
-    name = "llvm_ir_optimized"
-    yield Stage(name, name, first, second, seconds=seconds, summary=_lines(second))
-    third, seconds = _timed(lambda: exe.assembly_record)
-    words = f"{_lines(third)} for {jit.host().cpu}"
-    yield Stage("assembly", "assembly", second, third, seconds=seconds, summary=words)
-
-
-def _lines(code: CodeRecord) -> str:
-    return f"{code.line_count:,} lines"
+    second, third = Deferred(lambda: exe.optimized_record), Deferred(lambda: exe.assembly_record)
+    name, words = "llvm_ir_optimized", f"for {jit.host().cpu}"
+    yield Stage(name, name, first, second, summary=words)
+    yield Stage("assembly", "assembly", second, third, seconds=loaded, summary=words)
 
 
 def _timed(work: Callable[[], T]) -> tuple[T, float]:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from xlanb.boundary import boundary
@@ -16,7 +15,6 @@ from xlanb.display import Displayable, Plottable
 from xlanb.errors import XlanbError, nearest
 from xlanb.explorer import displays
 from xlanb.explorer.recorder import Recorder
-from xlanb.explorer.stage import Artifact, Deferred, Stage
 from xlanb.explorer.trace import Trace
 from xlanb.frames import framed
 from xlanb.tracing import (
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
 
     from xlanb.cpu.run_counter import RunCounter
 
-_CODE = {"llvm_ir": "llvm_record", "llvm_ir_optimized": "optimized_record", "assembly": "assembly_record"}
 _SHOWN = 30
 """Default number of rows in the text, and of programs in the step view."""
 
@@ -104,9 +101,6 @@ class Recording(Displayable, Plottable):
     `print(r)` shows. During the block, it shows what was recorded so far.
     """
 
-    reads_code_later = True
-    """LLVM IR and assembly are generated on demand."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._recorders: dict[int, Recorder] = {}
@@ -160,8 +154,6 @@ class Recording(Displayable, Plottable):
         found.is_compiled = True
         if not isinstance(executable, Executable):  # for a GPU: its code is a stage already, and nothing runs here
             return
-        if not any(s.kind == "llvm_ir" for s in found.trace.stages):
-            _add_code(found.trace, executable)
         if not self._is_over:
             found.counter = executable.count_runs()
 
@@ -320,15 +312,6 @@ _NOTHING = (
     "nothing was compiled during the recording: cached programs are not compiled again "
     "(jax.clear_caches() clears JAX's cache)"
 )
-
-
-def _add_code(trace: Trace, executable: Executable) -> None:
-    """Add stages for LLVM IR and assembly, whose texts are generated on first use."""
-    before: Artifact | Deferred | None = trace.stages[-1].given_after if trace.stages else None
-    for kind, attribute in _CODE.items():
-        after = Deferred(partial(getattr, executable, attribute))
-        trace.stages.append(Stage(kind, kind, before, after, index=len(trace.stages)))
-        before = after
 
 
 def _instructions(trace: Trace, *, first: bool) -> int | None:

@@ -23,7 +23,6 @@ from xlanb.tracing import (
     StageFinished,
     emit,
     is_observed,
-    wants_code_texts,
     with_everywhere,
 )
 
@@ -63,8 +62,7 @@ def hlo_stages(module: HloModule, key: int, options: CompileOptions | None = Non
     if not is_observed() and not _PIPELINE_LOG.is_on(2):
         return compile_module(module, options)
     passes = chosen_pipeline(options, module)
-    texts = options.want_text and wants_code_texts()
-    options = replace(options, pipeline=passes, disable_passes=(), enable_passes_only=(), want_text=texts)
+    options = replace(options, pipeline=passes, disable_passes=(), enable_passes_only=())
     emit(PassesChosen(key, passes))
     return (yield from emit_stages(compile_steps(module, options), key, module.record()))
 
@@ -87,7 +85,7 @@ def emit_stages(steps: Stages[Made], key: int, before: Any) -> Stages[Made]:
         except Exception as error:
             yield finished(key, _failed(before, error))
             raise
-        before = stage.after
+        before = stage.given_after
         if stage.kind == "hlo_pass":
             _PIPELINE_LOG.vlog(2, "  HLO pass %s in %s", stage.name, " > ".join(stage.pipeline))
         yield finished(key, stage)
