@@ -269,18 +269,22 @@ def _buffers_stage(module: HloModule, assignment: BufferAssignment) -> Stage:
     return Stage(name, name, module.record(), record, seconds=seconds, summary=summary)
 
 
+_BYTES_PER_LINE = 60
+
+
 def _code_stages(exe: Executable, emitted: float, loaded: float) -> Iterable[Stage]:
     """Yield LLVM IR as emitted and optimized, and assembly; only the first without llvmlite.
 
-    The texts are generated when they are read. `emitted` and `loaded` are the seconds of emitting
-    the program, and of compiling and linking it by LLVM.
+    The texts are generated when they are read; their sizes are guesses. `emitted` and `loaded` are
+    the seconds of emitting the program, and of compiling and linking it by LLVM.
     """
-    first = Deferred(lambda: exe.llvm_record)
+    size = _BYTES_PER_LINE * sum(f.size for f in exe.program.module.functions)
+    first = Deferred(lambda: exe.llvm_record, size)
     words = counted(len(exe.program.kernels), "kernel")
     yield Stage("llvm_ir", "llvm_ir", exe.buffer_assignment.record(), first, seconds=emitted, summary=words)
     if not exe.is_native:
         return
-    second, third = Deferred(lambda: exe.optimized_record), Deferred(lambda: exe.assembly_record)
+    second, third = Deferred(lambda: exe.optimized_record, size), Deferred(lambda: exe.assembly_record, size)
     name, words = "llvm_ir_optimized", f"for {jit.host().cpu}"
     yield Stage(name, name, first, second, summary=words)
     yield Stage("assembly", "assembly", second, third, seconds=loaded, summary=words)

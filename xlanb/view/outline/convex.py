@@ -7,6 +7,7 @@ without the ops that only joined it because they have no scope of their own.
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,18 +19,33 @@ from xlanb.view.outline.tree import TreeBranch
 
 _MADE = ("flow", "repeat")
 _SMALLEST = 2  # atoms of a group that is left of another
+_DONE = sys.maxsize
 
 
 @dataclass(frozen=True, eq=False)
 class Atom:
-    """What is directly in a group: a drawn op or a group."""
+    """What is directly in a group: a drawn op or a group (`op` is -1).
+
+    `members` are the drawn ops in it, `reads` those that they read; `size` counts all its ops.
+    """
 
     op: int
     branch: TreeBranch | None
+    members: Sequence[int]
+    reads: Iterable[int]
+    size: int = 1
 
-    def members(self, ops: Ops) -> list[int]:
-        """The drawn ops in it."""
-        return [self.op] if self.branch is None else [k for k in self.branch.all_ops() if ops.is_shown(k)]
+    @classmethod
+    def of_op(cls, op: int, ops: Ops) -> Atom:
+        """A drawn op."""
+        return cls(op, None, (op,), ops.sources[op])
+
+    @classmethod
+    def of_group(cls, branch: TreeBranch, ops: Ops) -> Atom:
+        """A group with its present ops."""
+        inside = branch.all_ops()
+        members = [k for k in inside if ops.is_shown(k)]
+        return cls(-1, branch, members, {o for k in members for o in ops.sources[k]}, len(inside))
 
 
 def make_convex(root: TreeBranch, ops: Ops) -> None:
@@ -39,13 +55,11 @@ def make_convex(root: TreeBranch, ops: Ops) -> None:
     """
     for branch in root.walk():  # the children of a branch are walked after they are changed here
         level = _Level(branch, ops) if branch.branches else None
-        if level is None or not level.is_cyclic():
+        if level is None or not level.cycles():
             continue
-        while (group := level.next_to_split()) is not None:
-            level.split(group)
+        level.split_all()
         if level.take_out_crossing():
-            while (group := level.next_to_split()) is not None:
-                level.split(group)
+            level.split_all()
         level.adopt()
 
 
@@ -55,18 +69,29 @@ class _Level:
     def __init__(self, branch: TreeBranch, ops: Ops) -> None:
         self.branch = branch
         self.ops = ops
-        self.atoms = _atoms(branch, ops)
-        self._kept: set[int] = set()  # groups (ids) with nothing to take out
 
-    def is_cyclic(self) -> bool:
-        """Whether there is a cycle."""
-        return bool(_cycles(_edges(self.atoms, self.ops)))
+    def cycles(self) -> list[list[Atom]]:
+        """The parts of the branch that lie on cycles together."""
+        return _cycles(_atoms(self.branch, self.ops))
 
-    def next_to_split(self) -> TreeBranch | None:
-        """A group on a cycle that can be split, those that the outline made before scopes."""
-        cyclic = [self.atoms[n].branch for part in _cycles(_edges(self.atoms, self.ops)) for n in part]
-        groups = [b for b in cyclic if b is not None and id(b) not in self._kept]
-        return min(groups, key=lambda b: (b.kind not in _MADE, len(b.all_ops())), default=None)
+    def split_all(self) -> None:
+        """Split groups until none on a cycle can be split."""
+        todo = self.cycles()
+        while todo:
+            todo += self._split_one(todo.pop())
+
+    def _split_one(self, atoms: list[Atom]) -> list[list[Atom]]:
+        """Split a group of a cycle, made ones before scopes; return the cycles that remain in it.
+
+        A path that leaves a group and returns stays in the cycle, so the rest of the branch does
+        not matter.
+        """
+        groups = sorted((a for a in atoms if a.branch is not None), key=_splitting_order)
+        for atom in groups:
+            parts = self._split(atom, [a for a in atoms if a is not atom])
+            if parts is not None:
+                return _cycles(parts)
+        return []
 
     def take_out_crossing(self) -> bool:
         """Move ops without a scope out of scopes that they put on a cycle together.
@@ -74,13 +99,12 @@ class _Level:
         Those that read or feed other groups leave; return whether there are any.
         """
         out: set[int] = set()
-        for part in _cycles(_edges(self.atoms, self.ops)):
-            groups = [b for n in part if (b := self.atoms[n].branch) is not None]
+        for part in self.cycles():
+            groups = [a.branch for a in part if a.branch is not None]
             borrowed = {id(b): self._borrowed(b) for b in groups}
-            exploded = [Atom(-1, _without(b, borrowed[id(b)])) for b in groups]
-            exploded += [Atom(k, None) for found in borrowed.values() for k in found]
-            reads = _edges(exploded, self.ops)
-            if any(sum(n < len(groups) for n in cycle) > 1 for cycle in _cycles(reads)):
+            exploded = [Atom.of_group(_without(b, borrowed[id(b)]), self.ops) for b in groups]
+            exploded += [Atom.of_op(k, self.ops) for found in borrowed.values() for k in found]
+            if any(sum(a.branch is not None for a in cycle) > 1 for cycle in _cycles(exploded)):
                 continue  # the program itself enters a scope twice
             for group in groups:
                 out |= self._crossing(group, borrowed[id(group)])
@@ -103,9 +127,9 @@ class _Level:
 
     def adopt(self) -> None:
         """Move ops without a scope that lie between two ops of one group into it."""
-        for part in _cycles(_edges(self.atoms, self.ops)):
-            groups = [b for n in part if (b := self.atoms[n].branch) is not None]
-            own = sorted(k for n in part if (k := self.atoms[n].op) >= 0 and self.ops.paths[k] is None)
+        for part in self.cycles():
+            groups = [a.branch for a in part if a.branch is not None]
+            own = sorted(a.op for a in part if a.branch is None and self.ops.paths[a.op] is None)
             if len(groups) != 1 or groups[0].kind == "repeat" or not own:
                 continue
             homes = {k: b for b in groups[0].walk() for k in b.ops}
@@ -114,21 +138,21 @@ class _Level:
                 homes[k].ops.append(k)
             self.branch.ops = [k for k in self.branch.ops if k not in homes]
 
-    def split(self, group: TreeBranch) -> None:
-        """Replace a group by groups that no path leaves and enters again."""
-        if group.kind in _MADE:
-            self._replace(group, self._convex_parts(group))
-        elif self._take_out_borrowed(group):
-            self._kept.clear()
-        else:
-            self._kept.add(id(group))
+    def _split(self, atom: Atom, others: list[Atom]) -> list[Atom] | None:
+        """Replace a group by groups that no path leaves and enters again.
 
-    def _convex_parts(self, group: TreeBranch) -> list[list[Atom]]:
+        Return what there is then, with the others of its cycle; None if it cannot be split.
+        """
+        if atom.branch is None:
+            return None
+        if atom.branch.kind in _MADE:
+            return others + self._replace(atom.branch, self._convex_parts(atom.branch, others))
+        return self._take_out_borrowed(atom.branch, others)
+
+    def _convex_parts(self, group: TreeBranch, others: list[Atom]) -> list[list[Atom]]:
         """The atoms of a group by how often a path to them has left the group before."""
         inside = _atoms(group, self.ops)
-        others = [a for a in self.atoms if a.branch is not group]
-        edges = _edges([*inside, *others], self.ops)
-        times, mixed = _times_left(edges, len(inside))
+        times, mixed = _times_left(_edges([*inside, *others]), len(inside))
         parts: dict[int, list[Atom]] = defaultdict(list)
         alone: list[list[Atom]] = []
         for n, atom in enumerate(inside):
@@ -139,26 +163,27 @@ class _Level:
         found = [parts[key] for key in sorted(parts)] + alone
         return found if len(found) > 1 else [[atom] for atom in inside]
 
-    def _replace(self, group: TreeBranch, parts: Sequence[Sequence[Atom]]) -> None:
+    def _replace(self, group: TreeBranch, parts: Sequence[Sequence[Atom]]) -> list[Atom]:
+        """Replace a group by its parts, and return what is in the branch instead."""
         branch = self.branch
         at = branch.branches.index(group)
         hidden = [k for k in group.ops if not self.ops.is_shown(k)]
         made: list[TreeBranch] = []
+        alone: list[int] = []
         for part in parts:
             whole = self._regrouped(group, part)
             if whole is not None:
                 made.append(whole)
                 continue
             made += [a.branch for a in part if a.branch is not None]
-            branch.ops += [a.op for a in part if a.branch is None]
+            alone += [a.op for a in part if a.branch is None]
         branch.branches[at : at + 1] = made
         homes = {k: b for b in made for inner in b.walk() for k in inner.ops}
         for k in hidden:
             reader = next((homes[u] for u in self.ops.users[k] if u in homes), branch)
             (branch if reader.kind == "repeat" else reader).ops.append(k)
-        branch.ops.sort()
-        self.atoms = _atoms(branch, self.ops)
-        self._kept.clear()
+        branch.ops = sorted([*branch.ops, *alone])
+        return [Atom.of_group(b, self.ops) for b in made] + [Atom.of_op(k, self.ops) for k in alone]
 
     def _regrouped(self, group: TreeBranch, part: Sequence[Atom]) -> TreeBranch | None:
         """Make a group of some atoms of a group; None where they are to stand alone."""
@@ -169,28 +194,27 @@ class _Level:
             return TreeBranch(group.key, label_of_repeat(inner), "repeat", branches=inner) if enough else None
         if len(part) < _SMALLEST:
             return None
-        members = [k for a in part for k in a.members(self.ops)]
+        members = [k for a in part for k in a.members]
         head = max(members, key=lambda k: (self.ops.heavy[k], self.ops.weights[k], -k))
         label = describe(members, self.ops) if own else f"{inner[0].label} … {inner[-1].label}"
         return TreeBranch(f"{self.branch.key}~{self.ops.names[head]}", label, "flow", own, inner)
 
-    def _take_out_borrowed(self, group: TreeBranch) -> bool:
-        """Move ops out of a scope that have none and put it on a cycle; return whether any do."""
+    def _take_out_borrowed(self, group: TreeBranch, others: list[Atom]) -> list[Atom] | None:
+        """Move ops out of a scope that have none and put it on a cycle; None if there are none."""
         borrowed = self._borrowed(group)
         if not borrowed:
-            return False
-        rest = [a for a in self.atoms if a.branch is not group]
-        atoms = [Atom(k, None) for k in borrowed] + [Atom(-1, _without(group, borrowed)), *rest]
-        edges = _edges(atoms, self.ops)
+            return None
+        atoms = [Atom.of_op(k, self.ops) for k in borrowed]
+        edges = _edges([*atoms, Atom.of_group(_without(group, borrowed), self.ops), *others])
         times, mixed = _times_left(edges, len(borrowed) + 1)
         own = len(borrowed)
         if own in mixed:  # the program itself enters the scope twice
-            return False
+            return None
         out = {k for n, k in enumerate(borrowed) if n in mixed or times[n] != times[own]}
         if not out:
-            return False
+            return None
         self._leave(group, out)
-        return True
+        return [*others, Atom.of_group(group, self.ops), *(a for a in atoms if a.op in out)]
 
     def _borrowed(self, group: TreeBranch) -> list[int]:
         """The drawn ops of a scope that have no scope of their own."""
@@ -202,7 +226,6 @@ class _Level:
         for inner in group.walk():
             inner.ops = [k for k in inner.ops if k not in moved]
         self.branch.ops = sorted([*self.branch.ops, *moved])
-        self.atoms = _atoms(self.branch, self.ops)
 
 
 def _without(group: TreeBranch, borrowed: Iterable[int]) -> TreeBranch:
@@ -210,55 +233,67 @@ def _without(group: TreeBranch, borrowed: Iterable[int]) -> TreeBranch:
     return TreeBranch(group.key, group.label, group.kind, [k for k in group.all_ops() if k not in away])
 
 
+def _splitting_order(atom: Atom) -> tuple[bool, int]:
+    """Groups that the outline made before scopes, small ones first."""
+    assert atom.branch is not None  # noqa: S101 - called for groups
+    return atom.branch.kind not in _MADE, atom.size
+
+
 def _atoms(branch: TreeBranch, ops: Ops) -> list[Atom]:
-    return [Atom(-1, b) for b in branch.branches] + [Atom(k, None) for k in branch.ops if ops.is_shown(k)]
+    groups = [Atom.of_group(b, ops) for b in branch.branches]
+    return groups + [Atom.of_op(k, ops) for k in branch.ops if ops.is_shown(k)]
 
 
-def _edges(atoms: Sequence[Atom], ops: Ops) -> list[set[int]]:
+def _edges(atoms: Sequence[Atom]) -> list[set[int]]:
     """The atoms that each one reads, by position."""
-    members = [a.members(ops) for a in atoms]
-    home = {k: n for n, inside in enumerate(members) for k in inside}
-    sources = ops.sources
-    return [{home[o] for k in inside for o in sources[k] if o in home} - {n} for n, inside in enumerate(members)]
+    home = {k: n for n, a in enumerate(atoms) for k in a.members}
+    return [{home[o] for o in a.reads if o in home} - {n} for n, a in enumerate(atoms)]
 
 
-def _cycles(reads: Sequence[set[int]]) -> list[list[int]]:
-    return [part for part in components(reads) if len(part) > 1]
+def _cycles(atoms: Sequence[Atom]) -> list[list[Atom]]:
+    return [[atoms[n] for n in part] for part in components(_edges(atoms)) if len(part) > 1]
 
 
 def components(reads: Sequence[set[int]]) -> list[list[int]]:
     """Strongly connected components by Tarjan's algorithm; each after those that it reads."""
-    index: dict[int, int] = {}
-    low: dict[int, int] = {}
+    index = [-1] * len(reads)  # in the order of first visits
+    low = [0] * len(reads)
     waiting: list[int] = []
-    done: set[int] = set()
     found: list[list[int]] = []
+    count = 0
     for start in range(len(reads)):
-        if start in index:
+        if index[start] >= 0:
             continue
-        index[start] = low[start] = len(index)
+        index[start] = low[start] = count
+        count += 1
         waiting.append(start)
         path = [(start, iter(reads[start]))]
         while path:
             at, rest = path[-1]
+            lowest = low[at]
             for other in rest:
-                if other not in index:
-                    index[other] = low[other] = len(index)
+                seen = index[other]
+                if seen < 0:
+                    index[other] = low[other] = count
+                    count += 1
                     waiting.append(other)
                     path.append((other, iter(reads[other])))
                     break
-                if other not in done:
-                    low[at] = min(low[at], index[other])
+                lowest = min(lowest, seen)  # in a finished component it is _DONE
             else:
                 path.pop()
-                if path:
-                    low[path[-1][0]] = min(low[path[-1][0]], low[at])
-                if low[at] == index[at]:
+                low[at] = lowest
+                if path and lowest < low[path[-1][0]]:
+                    low[path[-1][0]] = lowest
+                if lowest == index[at]:
                     part = [waiting.pop()]
                     while part[-1] != at:
                         part.append(waiting.pop())
-                    done.update(part)
+                    for n in part:
+                        index[n] = _DONE
                     found.append(part)
+                continue
+            low[at] = lowest
     return found
 
 
