@@ -1,11 +1,12 @@
 """The step widget: time of Next until painted in Chromium, longest task, page size, and
 recompilations.
 
-Rows: the page of a six-layer GPT step (processor seconds and kilobytes) and of 40 passes over 500
-instructions; the first picture of 10,000 and 40,000 instructions and opening a group; Next live
-(below); programs of some 200, 2,000 and 40,000 instructions, each stepped by Next on a page from
-disk (graph pane, a pass that changes something and one that does not); finally, the number of
-compilations that opening a widget on a finished one starts.
+Rows: the page of a six-layer GPT step (processor seconds and kilobytes); trace, widget and page of
+GPT-2 small's training step (needs flax and optax); the page of 40 passes over 500 instructions; the
+first picture of 10,000 and 40,000 instructions and opening a group; Next live (below); programs of
+some 200, 2,000 and 40,000 instructions, each stepped by Next on a page from disk (graph pane, a
+pass that changes something and one that does not); finally, the number of compilations that opening
+a widget on a finished one starts.
 
 `next_ms` and `worst_ms` are the median and the largest time from the key to the second frame after
 it, `idle_ms` the same without a key (the machine's own time for two frames, alternating with the
@@ -23,9 +24,11 @@ import statistics
 import tempfile
 import time
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 import xlanb
@@ -92,11 +95,13 @@ _OPEN = """() => {
 def table(*words: str) -> pd.DataFrame:
     """Return one row per measurement, with limits next to the figures.
 
-    `words` choose measurements: step, page, picture (of 10,000 instructions), large-picture, live,
-    next, open; all without any. Raises KeyError for another word.
+    `words` choose measurements: step, trace (of GPT-2 small's training step), page, picture (of
+    10,000 instructions), large-picture, live, next, open; all without any. Raises KeyError for
+    another word.
     """
     made = {
         "step": _step_rows,
+        "trace": _trace_rows,
         "page": lambda: [_page_row()],
         "picture": lambda: _picture_rows(10_000),
         "large-picture": lambda: _picture_rows(40_000),
@@ -222,6 +227,33 @@ def _next_rows() -> list[dict[str, Any]]:
             )
         chromium.close()
     return rows
+
+
+def _trace_rows() -> list[dict[str, Any]]:
+    """Measure the trace of a training step of 7,800 instructions, its widget and its page."""
+    if find_spec("flax") is None or find_spec("optax") is None:
+        return []
+    from benchmarks._models_jax import gpt2_train
+
+    step, arrays = gpt2_train()
+    xlanb.trace(lambda x: x + 1, np.ones(3, np.float32))  # imports
+    times = [time.perf_counter()]
+    trace = xlanb.trace(step, *arrays)
+    times.append(time.perf_counter())
+    explore(trace)
+    times.append(time.perf_counter())
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "page.html"
+        write_page([trace], path)
+        times.append(time.perf_counter())
+        size = round(path.stat().st_size / 1e3)
+    traced, opened, written = (round((b - a) * 1e3) for a, b in pairwise(times))
+    what = "GPT-2 small's training step"
+    return [
+        {"what": f"Trace of {what}", "python_ms": traced, "limit": "python < 5,000 ms"},
+        {"what": f"Widget of {what}", "python_ms": opened},
+        {"what": f"Page of {what}", "python_ms": written, "page_kb": size, "limit": "page < 3,000 kB"},
+    ]
 
 
 def _picture_rows(size: int) -> list[dict[str, Any]]:
