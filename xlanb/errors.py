@@ -224,8 +224,8 @@ def close_names(name: str, known: Iterable[str], count: int = 3, cutoff: float =
 
 def did_you_mean(name: str, known: Iterable[str], count: int = 3) -> str:
     """End a message with "; did you mean 'fusion' or 'row-fusion'?", or "" if no name is near."""
-    close = close_names(name, known, count)
-    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    *others, last = [repr(n) for n in close_names(name, known, count)] or [""]
+    return f"; did you mean {', '.join(others)}{' or ' if others else ''}{last}?" if last else ""
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> str:

@@ -45,7 +45,7 @@ ENTRY e {
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "takes 1 arguments, not 0"),
+        ((), "takes 1 argument, not 0"),
         ((np.zeros(3, np.float32),), r"argument 0 \(p\): expected f32\[2\], not f32\[3\]"),
         ((np.zeros(2, np.int32),), r"expected f32\[2\], not s32\[2\]"),
         (((np.zeros(2, np.float32),),), r"expected f32\[2\], not \(f32\[2\]\)"),

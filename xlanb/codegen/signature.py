@@ -16,6 +16,7 @@ from xlanb.errors import ArgumentError
 from xlanb.hlo.module import HloModule
 from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, Shape, TupleShape
+from xlanb.wording import counted
 
 Array = NDArray[Any]
 
@@ -170,7 +171,8 @@ class Signature:
         """
         if len(arrays) != len(self.parameters):
             expected = ", ".join(s.text(layout=False) for _, s in self.parameters)
-            raise ArgumentError(f"{self.name} takes {len(self.parameters)} arguments ({expected}), not {len(arrays)}")
+            wanted = counted(len(self.parameters), "argument")
+            raise ArgumentError(f"{self.name} takes {wanted} ({expected}), not {len(arrays)}")
         flat: list[Any] = []
         for n, ((_, shape), value) in enumerate(zip(self.parameters, arrays, strict=True)):
             _leaves(f"argument {n}", shape, value, flat)

@@ -38,6 +38,7 @@ from xlanb.hooks import Hook
 from xlanb.lazy_dataclass import dataclass
 from xlanb.memory import ADDRESSABLE, out_of_memory, size_text
 from xlanb.shape import MOST_DIMENSIONS, ArrayShape, BufferShape, Shape, TupleShape
+from xlanb.wording import counted
 
 MAX_STEPS = 10_000_000
 MAX_BYTES = 4 << 30
@@ -144,7 +145,7 @@ class Evaluator:
         parameters = computation.parameters
         if len(arguments) != len(parameters):
             raise EvaluationError(
-                f"computation {computation.name} takes {len(parameters)} arguments, not {len(arguments)}"
+                f"computation {computation.name} takes {counted(len(parameters), 'argument')}, not {len(arguments)}"
             )
         if [p.parameter_number for p in parameters] != list(range(len(parameters))):
             raise EvaluationError(

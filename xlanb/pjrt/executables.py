@@ -22,6 +22,7 @@ from xlanb.pjrt.functions import CallbackError, Handle, Text, error_of, give_tex
 from xlanb.pjrt.native import buffer_words
 from xlanb.pjrt.programs import PjrtProgram, compile_program, hint, load_program
 from xlanb.pjrt.words import CALLS_HOST, GUARDED, UNUSUAL, Buffer, Loaded
+from xlanb.wording import counted
 
 
 class LoadedProgram(Handle):
@@ -361,7 +362,7 @@ def _arguments(program: PjrtProgram, args: Any) -> list[int]:
     """
     count = len(program.arguments)
     if args.num_args != count:
-        raise ArgumentError(f"{program.module.name} takes {count} arguments, not {args.num_args}")
+        raise ArgumentError(f"{program.module.name} takes {counted(count, 'argument')}, not {args.num_args}")
     first = ctypes.c_void_p.from_address(args.argument_lists).value if count else None
     given = list((ctypes.c_void_p * count).from_address(first)) if first else []
     for k, (buffer, spec) in enumerate(zip(given, program.arguments, strict=True)):

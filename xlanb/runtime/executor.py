@@ -33,6 +33,7 @@ from xlanb.runtime.variables import VariableHandle
 from xlanb.stage import Stages, exhaust
 from xlanb.tf2xla.compiler import between
 from xlanb.tf2xla.registry import kernel
+from xlanb.wording import counted
 
 _PASSED_ON: Final = frozenset({"Const", "Identity", "IdentityN"})  # nothing is compiled for them
 # NumPy's exceptions for values that do not fit a node.
@@ -240,8 +241,8 @@ def _prepared_body(op: Operation, body: Graph, count: int) -> PreparedNode:
     arguments = [o.outputs[0] for o in body if o.type == "_Arg"]
     if any(not 0 <= int(t.op.attrs["index"]) < count for t in arguments):
         raise GraphError(
-            f"node {op.name!r} ({op.type}): function {body.name!r} takes {len(arguments)} arguments, the call passes "
-            f"{count}"
+            f"node {op.name!r} ({op.type}): function {body.name!r} takes {counted(len(arguments), 'argument')}, "
+            f"the call passes {count}"
         )
     results = sorted((o for o in body if o.type == "_Retval"), key=lambda o: int(o.attrs["index"]))
     fetches = tuple(o.inputs[0] for o in results)

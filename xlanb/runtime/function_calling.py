@@ -11,6 +11,7 @@ import numpy as np
 from xlanb.errors import ArgumentError
 from xlanb.graph.builders import nest
 from xlanb.lazy_dataclass import dataclass
+from xlanb.wording import counted
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class FunctionCalling:
         if named:
             raise ArgumentError(f"{self.name} was compiled for arguments by position, not {', '.join(named)}=")
         if len(args) != len(self.names):
-            raise ArgumentError(f"{self.name} takes {len(self.names)} arguments, {len(args)} given")
+            raise ArgumentError(f"{self.name} takes {counted(len(self.names), 'argument')}, {len(args)} given")
         return [np.asarray(a) for a in args]
 
     def assemble(self, results: Sequence[Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:

@@ -33,6 +33,7 @@ BAD = [
     ("HloModule m\nENTRY e {\n  c=f32[] constant(1)\n}", "expects name"),
     ("HloModule m\nENTRY e {\n  ROOT r = f32[] add(a, a)\n}", "does not exist|expects opcode"),
     ("HloModule m\nENTRY e {\n  ROOT r = f32[] nosuchop()\n}", "expects opcode but sees: nosuchop"),
+    ("HloModule m\nENTRY e {\n  ROOT r = f32[] iotta()\n}", "expects opcode but sees: iotta; did you mean 'iota'"),
     (
         "HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  ROOT r = f32[] negate(p, p)\n}",
         "expects 1 operands, but has 2",

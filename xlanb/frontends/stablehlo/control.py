@@ -25,6 +25,7 @@ from xlanb.hlo.text.lexer import Cursor
 from xlanb.hlo.text.parse_sharding import parse_sharding
 from xlanb.shape import PrimitiveType, Shape
 from xlanb.shape.shape import ArrayShape, TupleShape, array, tuple_of
+from xlanb.wording import counted
 
 _O = HloOpcode
 _CONTEXT = array(PrimitiveType.U32)
@@ -146,7 +147,7 @@ def function(s: RegionScope, op: StablehloOperation, attribute: str, arguments: 
         s.fail(op, f"no function @{name} with a body")
     block = callee.regions[0]
     if len(arguments) != len(block.arguments):
-        s.fail(op, f"@{name} takes {len(block.arguments)} arguments, not {len(arguments)}")
+        s.fail(op, f"@{name} takes {counted(len(block.arguments), 'argument')}, not {len(arguments)}")
     constants: list[Any] = [None] * len(arguments)
     if _is_open(callee):
         constants = [s.constant_of(a) if a.shape.is_array else None for a in arguments]

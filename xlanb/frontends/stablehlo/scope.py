@@ -24,6 +24,7 @@ from xlanb.hlo.names import sanitized
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
+from xlanb.wording import counted
 
 Instructions = Sequence[HloInstruction]
 Rule = Callable[["RegionScope", StablehloOperation], HloInstruction | Instructions]
@@ -356,7 +357,7 @@ class RegionScope:
         inner = self.inner("region")
         wanted = inputs if inputs is not None else [self.shape(op, a.type) for a in block.arguments]
         if len(wanted) != len(block.arguments):
-            self.fail(op, f"region {number} takes {len(block.arguments)} arguments, expected {len(wanted)}")
+            self.fail(op, f"region {number} takes {counted(len(block.arguments), 'argument')}, expected {len(wanted)}")
         for n, (argument, shape) in enumerate(zip(block.arguments, wanted, strict=True)):
             inner.bind(argument, inner.parameter(n, shape, argument))
         return inner.b.build_computation(inner.packed(inner.lower_block(block)))

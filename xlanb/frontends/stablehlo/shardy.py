@@ -7,6 +7,7 @@ import re
 
 from xlanb.frontends.stablehlo.ir import Opaque, StablehloOperation
 from xlanb.frontends.stablehlo.scope import Instructions, RegionScope, rule
+from xlanb.wording import counted
 
 _SIZE = re.compile(r"=\s*(\d{1,9})")
 _MESH = re.compile(r"<\s*@([\w.$-]+)")
@@ -25,7 +26,7 @@ def _manual_computation(s: RegionScope, op: StablehloOperation) -> Instructions:
     if count > 1:
         s.refuse(op, f"runs per device on {count} devices: expected a mesh of one device")
     if len(operands) != len(block.arguments):
-        s.fail(op, f"takes {len(block.arguments)} arguments, not {len(operands)}")
+        s.fail(op, f"takes {counted(len(block.arguments), 'argument')}, not {len(operands)}")
     for argument, x in zip(block.arguments, operands, strict=True):
         s.bind(argument, x)
     return s.lower_block(block)

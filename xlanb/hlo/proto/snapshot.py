@@ -23,6 +23,7 @@ from xlanb.hlo.proto.writer import module_message
 from xlanb.lazy_dataclass import dataclass
 from xlanb.protos import Message, decode
 from xlanb.shape import Literal, Shape, TupleShape
+from xlanb.wording import counted
 
 Value = Any
 """An array, or a tuple of values."""
@@ -72,7 +73,8 @@ class HloSnapshot:
         entry = self.module.entry_computation
         shapes = [p.shape for p in entry.parameters]
         if len(self.arguments) != len(shapes):
-            raise ArgumentError(f"{self.module.name} takes {len(shapes)} arguments, not {len(self.arguments)}")
+            wanted = counted(len(shapes), "argument")
+            raise ArgumentError(f"{self.module.name} takes {wanted}, not {len(self.arguments)}")
         proto = SCHEMA.HloSnapshot(execution_platform=self.platform)
         proto.hlo.hlo_module.CopyFrom(module_message(self.module))
         proto.arguments.extend(_messages(shapes, self.arguments))

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from xlanb.errors import did_you_mean
 from xlanb.hlo import shape_inference
 from xlanb.hlo.async_chain import ASYNC_BY_SUFFIX, ASYNC_OPCODES, DONE_OF, NOT_WRAPPED
 from xlanb.hlo.attributes import OpMetadata
@@ -259,7 +260,7 @@ class InstructionParser:
             stem, dash, suffix = text.rpartition("-")
             opcode, wrapped = ASYNC_BY_SUFFIX.get(dash + suffix), BY_TEXT.get(stem)
             if opcode is None or wrapped is None or wrapped in NOT_WRAPPED:
-                cursor.fail(f"expects opcode but sees: {text}", at)
+                cursor.fail(f"expects opcode but sees: {text}{did_you_mean(text, BY_TEXT, 1)}", at)
         if shape is None and opcode in NOT_INFERRED:
             cursor.fail(f"cannot infer shape for opcode: {text}", at)
         return opcode, wrapped

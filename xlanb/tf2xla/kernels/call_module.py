@@ -18,6 +18,7 @@ from xlanb.shape import TupleShape
 from xlanb.tf2xla.compiler import lower_body
 from xlanb.tf2xla.context import OpContext, Value
 from xlanb.tf2xla.registry import register
+from xlanb.wording import counted
 
 _PLATFORM = "CPU"
 
@@ -41,7 +42,7 @@ def _call_module(ctx: OpContext) -> Sequence[Value]:
     module = _module(ctx, arguments)
     parameters = module.entry_computation.parameters
     if len(parameters) != len(arguments):
-        ctx.fail(f"the StableHLO module takes {len(parameters)} arguments, {len(arguments)} given")
+        ctx.fail(f"the StableHLO module takes {counted(len(parameters), 'argument')}, {len(arguments)} given")
     for number, (p, a) in enumerate(zip(parameters, arguments, strict=True)):
         if p.array_shape.dimensions != a.array_shape.dimensions or p.array_shape.dtype != a.array_shape.dtype:
             ctx.fail(f"argument {number} of the StableHLO module is {p.shape}, not {a.shape}")
