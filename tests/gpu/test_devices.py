@@ -42,7 +42,9 @@ def test_names_are_taken_in_any_spelling(name: str) -> None:
 
 
 def test_an_unknown_name_is_refused_with_those_there_are() -> None:
-    with pytest.raises(XlanbError, match=r"'h1000'; did you mean 'h100', .* or .*; known GPUs: a100, h100, .*rtx6000pro"):
+    with pytest.raises(
+        XlanbError, match=r"'h1000'; did you mean 'h100', .* or .*; known GPUs: a100, h100, .*rtx6000pro"
+    ):
         gpu_device("h1000")
 
 

@@ -41,3 +41,51 @@ def test_large_arrays_are_computed_again_rather_than_read() -> None:
     for module in (small, large):
         CpuInstructionFusion(max_copies=4).run(module)
     assert large.instruction_count > small.instruction_count
+
+
+def _normalized_residuals(layers: int, n: int) -> xlanb.hlo.HloModule:
+    """x = (y - 0.1 sum(y)) / sqrt(sum(y^2)) + b of y = x + x w, for each layer.
+
+    The sum with b has one array operand, so XLA duplicates it.
+    """
+    lines = [
+        f"x0 = f32[1,{n},{n}] parameter(0)",
+        "z = f32[] constant(0)",
+        f"b = f32[{n}] parameter({layers + 1})",
+        "fraction = f32[] constant(0.1)",
+        f"part = f32[1,{n}] broadcast(fraction), dimensions={{}}",
+        f"bias = f32[1,{n},{n}] broadcast(b), dimensions={{2}}",
+    ]
+    for k in range(layers):
+        lines += [
+            f"w{k} = f32[{n},{n}] parameter({k + 1})",
+            f"a{k} = f32[{n},{n}] bitcast(x{k})",
+            f"d{k} = f32[{n},{n}] dot(a{k}, w{k}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}",
+            f"e{k} = f32[1,{n},{n}] bitcast(d{k})",
+            f"y{k} = f32[1,{n},{n}] add(x{k}, e{k})",
+            f"q{k} = f32[1,{n},{n}] multiply(y{k}, y{k})",
+            f"v{k} = f32[1,{n}] reduce(q{k}, z), dimensions={{2}}, to_apply=add",
+            f"h{k} = f32[1,{n}] rsqrt(v{k})",
+            f"g{k} = f32[1,{n},{n}] broadcast(h{k}), dimensions={{0,1}}",
+            f"t{k} = f32[1,{n}] reduce(y{k}, z), dimensions={{2}}, to_apply=add",
+            f"o{k} = f32[1,{n}] multiply(t{k}, part)",
+            f"m{k} = f32[1,{n},{n}] broadcast(o{k}), dimensions={{0,1}}",
+            f"c{k} = f32[1,{n},{n}] subtract(y{k}, m{k})",
+            f"p{k} = f32[1,{n},{n}] multiply(c{k}, g{k})",
+            f"x{k + 1} = f32[1,{n},{n}] add(p{k}, bias)",
+        ]
+    add = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }"
+    return xlanb.hlo.parse("\n".join(["HloModule m", add, "ENTRY e {", *lines[:-1], "ROOT " + lines[-1], "}"]))
+
+
+def test_duplicates_do_not_add_arrays_to_read() -> None:
+    module, copied = _normalized_residuals(12, 512), _normalized_residuals(12, 512)
+    CpuInstructionFusion(max_copies=4).run(module)
+    CpuInstructionFusion().run(copied)
+
+    def arrays(made: xlanb.hlo.HloModule) -> int:
+        fusions = [i for i in made.entry_computation.instructions if i.opcode.text == "fusion"]
+        return max(sum(o.shape.byte_size >= 4 * 512 * 512 for o in f.operands) for f in fusions)
+
+    assert arrays(module) <= 4
+    assert arrays(copied) > 10

@@ -72,6 +72,8 @@ _SMALL_OPERAND_BYTES = 16 * 1024
 _CACHED_BYTES = 256 * 1024
 _MAX_CONCATENATED = 8
 _MAX_REDUCTIONS = 6
+_MAX_ARRAYS = 2
+"""Arrays that a fusion with duplicates may read; with more, it is faster to read the original."""
 _COPIED_ROW = 128
 _COPIED_ROW_BYTES = 64
 _COPIED_BYTES = 2048
@@ -92,7 +94,9 @@ class CpuInstructionFusion(HloPass):
         max_copies: the maximum number of instructions in one fusion that a reduction also reads.
             None: any number, as in XLA; then n steps x = x - sum(x) become n fusions of up to n
             steps each. The limit is four times as large for arrays that exceed a core's cache,
-            since computing them is cheaper than reading them.
+            since computing them is cheaper than reading them. A fusion that reads three such
+            arrays gets no further duplicates: in a chain of residuals and normalizations each would
+            add an array.
         rows_by_bytes: see `copies_rows`.
         separate_loops: don't fuse what one loop nest cannot vectorize together (see fusion_loops);
             XLA does fuse it.
@@ -334,12 +338,25 @@ def _few_copies(limit: int) -> Condition[FusionEdge]:
     def allowed(e: FusionEdge) -> int:
         return limit if e.producer.shape.byte_size <= _CACHED_BYTES else 4 * limit
 
+    def holds(e: FusionEdge) -> bool:
+        copies = e.run.copies(e.consumer)
+        return copies < allowed(e) and (copies == 0 or _arrays(e) <= _MAX_ARRAYS)
+
     return Condition(
         "few of a fusion's instructions are duplicated into a reduction",
-        lambda e: not is_reduced_too(e.producer) or e.run.copies(e.consumer) < allowed(e),
-        lambda e: f"{e.run.copies(e.consumer)} duplicates inside, at most {allowed(e)}",
+        lambda e: not is_reduced_too(e.producer) or holds(e),
+        lambda e: (
+            f"{e.run.copies(e.consumer)} duplicates inside, at most {allowed(e)}; {counted(_arrays(e), 'array')} "
+            f"of this size read, at most {_MAX_ARRAYS} if there are duplicates"
+        ),
         one_user,
     )
+
+
+def _arrays(e: FusionEdge) -> int:
+    """The number of arrays that the consumer reads that are at least as large as the producer."""
+    size = e.producer.shape.byte_size
+    return sum(o.shape.byte_size >= size for o in e.consumer.operands)
 
 
 CONDITIONS: tuple[Condition[FusionEdge], ...] = (
