@@ -341,16 +341,8 @@ def test_talk_with_a_host_program_is_refused_by_name(backend, body):
 
 
 def test_the_texts_of_code_are_generated_when_they_are_read():
-    kept = [s for s in _stages_of(compile_steps(parse(AFFINE), NO_PASSES)) if isinstance(s.given_after, Deferred)]
+    kept = [s for s in compile_steps(parse(AFFINE), NO_PASSES) if isinstance(s.given_after, Deferred)]
     assert [s.kind for s in kept] == ["llvm_ir", "llvm_ir_optimized", "assembly"]
     assert not any(s.given_after.is_read for s in kept)
     assert [s.after.language for s in kept] == ["llvm", "llvm", "asm"]
     assert all(a.given_after is b.given_before for a, b in pairwise(kept))
-
-
-def _stages_of(steps):
-    try:
-        while True:
-            yield next(steps)
-    except StopIteration:
-        return

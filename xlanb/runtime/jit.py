@@ -42,6 +42,7 @@ def compile(x: Any, /, *args: Any, target: str, **named: Any) -> Executable | Gp
 
 
 @filtered_traceback()
+@raised_gc_thresholds()
 def compile(x: Any, /, *args: Any, target: str = "cpu", **named: Any) -> Executable | GpuExecutable:  # noqa: A001 - the public name
     """Compile a program, by default for the CPU: `exe = xlanb.compile(x); exe(*arrays)`.
 
@@ -75,11 +76,6 @@ def compile(x: Any, /, *args: Any, target: str = "cpu", **named: Any) -> Executa
         XlanbError: The base class of these.
         TypeError: `x` is none of these.
     """
-    with raised_gc_thresholds():
-        return _compile(x, args, named, target)
-
-
-def _compile(x: Any, args: tuple[Any, ...], named: dict[str, Any], target: str) -> Executable | GpuExecutable:
     for_cpu = target.strip().lower() == "cpu"
     if for_cpu and isinstance(x, str) and x.startswith("HloModule") and not (args or named):
         return compiled_text(x, lambda: to_module(x))

@@ -6,6 +6,12 @@ import xlanb
 from xlanb.transforms.fusion.cpu_instruction_fusion import CpuInstructionFusion
 
 
+def _module(lines: list[str]) -> xlanb.hlo.HloModule:
+    """A module whose entry has these instructions; the last one is the root."""
+    add = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }"
+    return xlanb.hlo.parse("\n".join(["HloModule m", add, "ENTRY e {", *lines[:-1], "ROOT " + lines[-1], "}"]))
+
+
 def _chain(steps: int, size: int) -> xlanb.hlo.HloModule:
     """x = x - sum(x), `steps` times."""
     lines = [f"x0 = f32[{size}] parameter(0)", "z = f32[] constant(0)"]
@@ -15,8 +21,7 @@ def _chain(steps: int, size: int) -> xlanb.hlo.HloModule:
             f"b{n} = f32[{size}] broadcast(r{n}), dimensions={{}}",
             f"x{n + 1} = f32[{size}] subtract(x{n}, b{n})",
         ]
-    add = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }"
-    return xlanb.hlo.parse("\n".join(["HloModule m", add, "ENTRY e {", *lines[:-1], "ROOT " + lines[-1], "}"]))
+    return _module(lines)
 
 
 @pytest.mark.parametrize("size", [16, 64])
@@ -74,8 +79,7 @@ def _normalized_residuals(layers: int, n: int) -> xlanb.hlo.HloModule:
             f"p{k} = f32[1,{n},{n}] multiply(c{k}, g{k})",
             f"x{k + 1} = f32[1,{n},{n}] add(p{k}, bias)",
         ]
-    add = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }"
-    return xlanb.hlo.parse("\n".join(["HloModule m", add, "ENTRY e {", *lines[:-1], "ROOT " + lines[-1], "}"]))
+    return _module(lines)
 
 
 def test_duplicates_do_not_add_arrays_to_read() -> None:

@@ -11,6 +11,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from xlanb.view.outline.labels import describe
 from xlanb.view.outline.ops import Ops
@@ -81,14 +82,16 @@ class _Level:
             todo += self._split_one(todo.pop())
 
     def _split_one(self, atoms: list[Atom]) -> list[list[Atom]]:
-        """Split a group of a cycle, made ones before scopes; return the cycles that remain in it.
+        """Split a group of a cycle, made ones before scopes, small ones before large ones.
+
+        Return the cycles that remain in it.
 
         A path that leaves a group and returns stays in the cycle, so the rest of the branch does
         not matter.
         """
-        groups = sorted((a for a in atoms if a.branch is not None), key=_splitting_order)
-        for atom in groups:
-            parts = self._split(atom, [a for a in atoms if a is not atom])
+        groups = [(b.kind not in _MADE, a.size, b) for a in atoms if (b := a.branch) is not None]
+        for _, _, group in sorted(groups, key=itemgetter(0, 1)):
+            parts = self._split(group, [a for a in atoms if a.branch is not group])
             if parts is not None:
                 return _cycles(parts)
         return []
@@ -138,16 +141,14 @@ class _Level:
                 homes[k].ops.append(k)
             self.branch.ops = [k for k in self.branch.ops if k not in homes]
 
-    def _split(self, atom: Atom, others: list[Atom]) -> list[Atom] | None:
+    def _split(self, group: TreeBranch, others: list[Atom]) -> list[Atom] | None:
         """Replace a group by groups that no path leaves and enters again.
 
         Return what there is then, with the others of its cycle; None if it cannot be split.
         """
-        if atom.branch is None:
-            return None
-        if atom.branch.kind in _MADE:
-            return others + self._replace(atom.branch, self._convex_parts(atom.branch, others))
-        return self._take_out_borrowed(atom.branch, others)
+        if group.kind in _MADE:
+            return others + self._replace(group, self._convex_parts(group, others))
+        return self._take_out_borrowed(group, others)
 
     def _convex_parts(self, group: TreeBranch, others: list[Atom]) -> list[list[Atom]]:
         """The atoms of a group by how often a path to them has left the group before."""
@@ -231,12 +232,6 @@ class _Level:
 def _without(group: TreeBranch, borrowed: Iterable[int]) -> TreeBranch:
     away = set(borrowed)
     return TreeBranch(group.key, group.label, group.kind, [k for k in group.all_ops() if k not in away])
-
-
-def _splitting_order(atom: Atom) -> tuple[bool, int]:
-    """Groups that the outline made before scopes, small ones first."""
-    assert atom.branch is not None  # noqa: S101 - called for groups
-    return atom.branch.kind not in _MADE, atom.size
 
 
 def _atoms(branch: TreeBranch, ops: Ops) -> list[Atom]:

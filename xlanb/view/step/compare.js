@@ -1,6 +1,7 @@
 // Before and after by structure: of one pass as the payload tells it, of any two stages by name; side by side or in one column.
-import { grouped, h, plural } from "./dom.js";
+import { h, plural } from "./dom.js";
 import { highlighted, tokens } from "./highlight.js";
+import { tallied } from "./side.js";
 
 /** @typedef {import("./store.js").Payload} Payload */
 /** @typedef {import("./store.js").Artifact} Artifact */
@@ -97,7 +98,7 @@ function count(rows) {
   const pairs = rows.filter((r) => typeof r !== "number");
   const n = (/** @type {(p: number[]) => boolean} */ f) => pairs.filter(f).length;
   const [added, removed, changed] = [n(([a]) => a < 0), n(([, b]) => b < 0), n(([a, b]) => a >= 0 && b >= 0)];
-  return h("span", { class: "tally" }, added ? h("span", { class: "t-add" }, `+${grouped(added)}`) : null, removed ? h("span", { class: "t-rem" }, `−${grouped(removed)}`) : null, changed ? h("span", { class: "t-chg" }, `~${grouped(changed)}`) : null);
+  return h("span", { class: "tally" }, tallied(added, removed, changed));
 }
 
 /** Rows that are the same and left out; a click brings them. @param {number} count_ @param {number} last @param {number[]} items @param {Payload} payload @param {any} state */
