@@ -91,7 +91,10 @@ class _Level:
         """
         groups = [(b.kind not in _MADE, a.size, b) for a in atoms if (b := a.branch) is not None]
         for _, _, group in sorted(groups, key=itemgetter(0, 1)):
-            parts = self._split(group, [a for a in atoms if a.branch is not group])
+            others = [a for a in atoms if a.branch is not group]
+            if group.kind in _MADE:
+                return self._split_made(group, others)
+            parts = self._take_out_borrowed(group, others)
             if parts is not None:
                 return _cycles(parts)
         return []
@@ -141,38 +144,36 @@ class _Level:
                 homes[k].ops.append(k)
             self.branch.ops = [k for k in self.branch.ops if k not in homes]
 
-    def _split(self, group: TreeBranch, others: list[Atom]) -> list[Atom] | None:
-        """Replace a group by groups that no path leaves and enters again.
+    def _split_made(self, group: TreeBranch, others: list[Atom]) -> list[list[Atom]]:
+        """Replace a group by groups that no path leaves and enters again; return what cycles
+        remain.
 
-        Return what there is then, with the others of its cycle; None if it cannot be split.
+        Those are cycles of its atoms with the others: atoms that equally many paths have left
+        before are on no cycle when they are merged.
         """
-        if group.kind in _MADE:
-            return others + self._replace(group, self._convex_parts(group, others))
-        return self._take_out_borrowed(group, others)
+        atoms = _atoms(group, self.ops)
+        inside = len(atoms)
+        atoms += others
+        times, mixed, cycles = _times_left(_edges(atoms), inside)
+        parts: dict[int, list[int]] = defaultdict(list)
+        for n in range(inside):
+            parts[-1 - n if n in mixed else times[n]].append(n)
+        found = [parts[key] for key in sorted(parts, key=lambda key: (key < 0, abs(key)))]
+        if len(found) == 1:
+            found = [[n] for n in range(inside)]
+        merged = self._replace(group, [[atoms[n] for n in part] for part in found])
+        within = {n for part, whole in zip(found, merged, strict=True) if whole for n in part}
+        return [[atoms[n] for n in cycle] for cycle in cycles if not within.issuperset(cycle)]
 
-    def _convex_parts(self, group: TreeBranch, others: list[Atom]) -> list[list[Atom]]:
-        """The atoms of a group by how often a path to them has left the group before."""
-        inside = _atoms(group, self.ops)
-        times, mixed = _times_left(_edges([*inside, *others]), len(inside))
-        parts: dict[int, list[Atom]] = defaultdict(list)
-        alone: list[list[Atom]] = []
-        for n, atom in enumerate(inside):
-            if n in mixed:
-                alone.append([atom])
-            else:
-                parts[times[n]].append(atom)
-        found = [parts[key] for key in sorted(parts)] + alone
-        return found if len(found) > 1 else [[atom] for atom in inside]
-
-    def _replace(self, group: TreeBranch, parts: Sequence[Sequence[Atom]]) -> list[Atom]:
-        """Replace a group by its parts, and return what is in the branch instead."""
+    def _replace(self, group: TreeBranch, parts: Sequence[Sequence[Atom]]) -> list[bool]:
+        """Replace a group by its parts; return which are groups, not atoms that stand alone."""
         branch = self.branch
         at = branch.branches.index(group)
         hidden = [k for k in group.ops if not self.ops.is_shown(k)]
         made: list[TreeBranch] = []
         alone: list[int] = []
-        for part in parts:
-            whole = self._regrouped(group, part)
+        wholes = [self._regrouped(group, part) for part in parts]
+        for part, whole in zip(parts, wholes, strict=True):
             if whole is not None:
                 made.append(whole)
                 continue
@@ -184,7 +185,7 @@ class _Level:
             reader = next((homes[u] for u in self.ops.users[k] if u in homes), branch)
             (branch if reader.kind == "repeat" else reader).ops.append(k)
         branch.ops = sorted([*branch.ops, *alone])
-        return [Atom.of_group(b, self.ops) for b in made] + [Atom.of_op(k, self.ops) for k in alone]
+        return [whole is not None for whole in wholes]
 
     def _regrouped(self, group: TreeBranch, part: Sequence[Atom]) -> TreeBranch | None:
         """Make a group of some atoms of a group; None where they are to stand alone."""
@@ -207,7 +208,7 @@ class _Level:
             return None
         atoms = [Atom.of_op(k, self.ops) for k in borrowed]
         edges = _edges([*atoms, Atom.of_group(_without(group, borrowed), self.ops), *others])
-        times, mixed = _times_left(edges, len(borrowed) + 1)
+        times, mixed, _ = _times_left(edges, len(borrowed) + 1)
         own = len(borrowed)
         if own in mixed:  # the program itself enters the scope twice
             return None
@@ -292,16 +293,19 @@ def components(reads: Sequence[set[int]]) -> list[list[int]]:
     return found
 
 
-def _times_left(reads: Sequence[set[int]], inside: int) -> tuple[list[int], set[int]]:
+def _times_left(reads: Sequence[set[int]], inside: int) -> tuple[list[int], set[int], list[list[int]]]:
     """Count how often a path to each node has left the first `inside` nodes before.
 
-    Also returns those of the first nodes that lie on a cycle with others.
+    Also returns those of the first nodes that lie on a cycle with others, and all cycles.
     """
     times = [0] * len(reads)
     mixed: set[int] = set()
+    cycles: list[list[int]] = []
     for part in components(reads):
-        if len(part) > 1 and any(n >= inside for n in part):
-            mixed.update(n for n in part if n < inside)
+        if len(part) > 1:
+            cycles.append(part)
+            if any(n >= inside for n in part):
+                mixed.update(n for n in part if n < inside)
         is_in = part[0] < inside and part[0] not in mixed
         count = 0
         for n in part:
@@ -310,4 +314,4 @@ def _times_left(reads: Sequence[set[int]], inside: int) -> tuple[list[int], set[
                 count = max(count, times[o] + leaves)
         for n in part:
             times[n] = count
-    return times, mixed
+    return times, mixed, cycles
