@@ -11,6 +11,8 @@ import time
 import pytest
 
 import xlanb
+from xlanb.notebook import saved
+from xlanb.notebook import widget as widget_module
 from xlanb.notebook.explore import explore
 from xlanb.notebook.work import SlicedWork
 
@@ -174,3 +176,51 @@ def test_without_an_event_loop_the_work_is_done_at_once(monkeypatch):
     assert seen == [0, 1, 2, 3, 4]
     assert pauses
     assert ended == [None]
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """A widget that shows only its first program at once."""
+    monkeypatch.setattr(widget_module, "_MOST_OPS", 1)
+    pages = []
+    monkeypatch.setattr(saved, "publish_display_data", lambda data, *_, **__: pages.append(data["text/html"]))
+    widget = explore(xlanb.trace(TEXT))
+    return widget, Front(widget), pages
+
+
+def left(widget):
+    return [a["k"] for a in widget.payload["artifacts"]].count("later")
+
+
+def test_the_rest_of_a_large_trace_follows_while_it_is_open(large, monkeypatch):
+    widget, front, pages = large
+    monkeypatch.setattr(widget_module, "is_interactive", lambda: True)
+    monkeypatch.setattr(widget_module, "_FILL_AFTER", 0)
+    monkeypatch.setattr(saved, "_REST_SECONDS", 0)
+
+    async def session():
+        widget._ipython_display_()
+        assert left(widget)
+        assert len(pages) == 1
+        await until(lambda: len(pages) == 2)
+
+    asyncio.run(session())
+    assert not left(widget)
+    assert set(front.types) == {"delta"}
+    assert len(pages[1]) > len(pages[0])
+
+
+def test_a_notebook_that_is_run_as_a_whole_keeps_all_of_a_large_trace(large):
+    widget, _, pages = large
+    assert left(widget)
+    widget._ipython_display_()
+    assert not left(widget)
+    assert len(pages) == 1
+
+
+def test_ops_of_programs_that_are_not_converted_yet_can_be_pinned(large):
+    widget, _, _ = large
+    last = next(s.after for s in reversed(widget.traces[0].stages) if s.kind == "hlo_pass")
+    name = last.computations[-1].instructions[-1].name
+    widget.open_at(stage=-1, pinned=name)
+    assert widget.pinned == name

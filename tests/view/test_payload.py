@@ -512,6 +512,70 @@ def test_headings_are_written_once_for_computations_that_stay(monkeypatch):
     assert len(calls) == sum(" -> " in c["h"] and c["h"].endswith("{") for c in chunks)
 
 
+def _whole(payload):
+    """Each stage with the text of what it holds, wherever that is in the payload."""
+
+    def plain(value):
+        if isinstance(value, dict):
+            held = {k: payload["items"][v]["n"] for k, v in value.items() if k in "ij" and isinstance(v, int)}
+            return {k: plain(v) for k, v in value.items()} | held
+        return [plain(v) for v in value] if isinstance(value, list) else value
+
+    def module(index):
+        if index < 0:
+            return None
+        artifact = payload["artifacts"][index]
+        chunks = [payload["chunks"][c] for c in artifact.get("c", ())]
+        return [c["h"] for c in chunks], [[payload["items"][i]["n"] for i in c["i"]] for c in chunks], artifact["k"]
+
+    kept = {"diff": len, "why": plain, "a": module, "b": module}
+    stages = payload["traces"][0]["stages"]
+    return [{k: kept.get(k, lambda x: x)(v) for k, v in stage.items()} for stage in stages]
+
+
+def test_programs_beyond_the_limit_are_added_later_in_full(trace):
+    at_once, builder = PayloadBuilder(), PayloadBuilder(most_ops=1)
+    at_once.update([trace])
+    builder.update([trace])
+    far = json.loads(json.dumps(builder.payload))
+    kinds = [a["k"] for a in far["artifacts"]]
+    assert not builder.is_complete
+    assert "later" in kinds
+    assert {"graph", "module"}.intersection(kinds), "the first one is there"
+    assert [s.get("n") for s in far["traces"][0]["stages"]] == [
+        s.get("n") for s in at_once.payload["traces"][0]["stages"]
+    ]
+    names = {i["n"] for i in at_once.payload["items"]}
+    assert names <= {i["n"] for i in far["items"]} | builder.waiting_names | {"", *_edited(trace)}
+    for delta in builder.fill():
+        merge(far, json.loads(json.dumps(delta)))
+    assert builder.is_complete
+    assert far == builder.payload
+    assert _whole(far) == _whole(at_once.payload)
+    assert list(builder.fill()) == []
+
+
+def _edited(trace):
+    """The names of instructions that passes made and removed again."""
+    return {i.name for s in trace for e in s.edits for i in (e.old, e.new) if i is not None}
+
+
+def test_a_stage_is_added_when_it_is_asked_for(trace):
+    builder = PayloadBuilder(most_ops=1)
+    builder.update([trace])
+    last = len(trace) - 1
+    position = next(
+        k for k, s in enumerate(builder.payload["traces"][0]["stages"]) if "later" in _kinds(builder.payload, s)
+    )
+    builder.load(0, position)
+    assert "later" not in _kinds(builder.payload, builder.payload["traces"][0]["stages"][position])
+    assert builder.load(0, last)["revision"] == builder.payload["revision"]
+
+
+def _kinds(payload, stage):
+    return {payload["artifacts"][stage[k]]["k"] for k in "ab" if stage[k] >= 0}
+
+
 def test_limits_sink_before_the_next_delta_once_a_payload_is_large(monkeypatch):
     monkeypatch.setattr(payload_builder_module, "MAX_JSON", 2)
     builder = PayloadBuilder()

@@ -88,6 +88,17 @@ def in_notebook() -> bool:
     return hasattr(get_ipython(), "kernel")
 
 
+def is_interactive() -> bool:
+    """Whether somebody works in the notebook: runners of whole notebooks do not answer
+    `input()`.
+    """
+    kernel = getattr(get_ipython(), "kernel", None)
+    if kernel is None:
+        return False
+    content = kernel.get_parent("shell").get("content", {})
+    return bool(content.get("allow_stdin"))
+
+
 def _flush_all(_: Any = None) -> None:
     for page in list(_SHOWN):
         page.end_of_cell()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import uuid4
@@ -19,8 +20,9 @@ from xlanb.explorer.worth import Worth
 from xlanb.notebook.origin import origin_of
 from xlanb.notebook.positions import op_name, overlay_values, stage_position, trace_number
 from xlanb.notebook.requests import Requests
-from xlanb.notebook.saved import SavedPage, in_notebook
+from xlanb.notebook.saved import SavedPage, in_notebook, is_interactive
 from xlanb.notebook.start import StageName, start_at
+from xlanb.notebook.work import SlicedWork
 from xlanb.view import assets
 from xlanb.view.outline.opening import MOST
 from xlanb.view.page import passes_html, saved_html
@@ -31,6 +33,10 @@ Traces = Sequence[Trace] | Callable[[], Sequence[Trace]]
 _PLACES = ("branch", "stage", "selected", "pinned")
 _READ_BYTES = 1 << 20
 """Bytes of a dump to read before the view opens (some tenths of a second); the rest is lazy."""
+_MOST_OPS = 12_000
+"""Different ops to show before the view opens (two seconds); the rest follows while it is open."""
+_FILL_AFTER = 0.3
+"""Seconds for the view to open."""
 
 
 class StepWidget(anywidget.AnyWidget):
@@ -73,7 +79,8 @@ class StepWidget(anywidget.AnyWidget):
     ) -> None:
         source: Callable[[], Sequence[Trace]] = traces if callable(traces) else lambda: traces
         self.bench = Workbench(source, compilation, on_step, on_run)
-        self._builder = PayloadBuilder(read_bytes=_READ_BYTES, nodes=max_nodes or MOST)
+        self._builder = PayloadBuilder(read_bytes=_READ_BYTES, nodes=max_nodes or MOST, most_ops=_MOST_OPS)
+        self._filling: SlicedWork | None = None
         self.error: BaseException | None = None
         self.result: Any = None
         self._names: frozenset[str] = frozenset()
@@ -82,7 +89,7 @@ class StepWidget(anywidget.AnyWidget):
         super().__init__(payload=self._builder.payload, can=self._possible(), ident=uuid4().hex)
         # Runners without a browser keep the sent state, and ignore deltas.
         self._saved = SavedPage(
-            lambda: saved_html(self.saved_payload, self.traces, self.ident),
+            lambda: saved_html(self._payload_to_save(), self.traces, self.ident),
             lambda: self.send_state("payload"),
         )
         self.on_msg(Requests(self).handle)
@@ -119,7 +126,7 @@ class StepWidget(anywidget.AnyWidget):
         """The names of all instructions and nodes of all stages."""
         items = self._builder.payload["items"]
         if self._named != len(items):
-            self._names, self._named = frozenset(i["n"] for i in items), len(items)
+            self._names, self._named = frozenset(i["n"] for i in items) | self._builder.waiting_names, len(items)
         return self._names
 
     def open_at(
@@ -165,8 +172,31 @@ class StepWidget(anywidget.AnyWidget):
 
     @property
     def saved_payload(self) -> dict[str, Any]:
-        """Return the data of a saved page: the payload, the initial state, and the overlays."""
+        """Return the data of a saved page: the whole payload, the initial state, and the
+        overlays.
+        """
+        for delta in self._builder.fill():
+            self._send_delta(delta)
+        return self._payload_so_far()
+
+    def _payload_so_far(self) -> dict[str, Any]:
         return {**self._builder.payload, "start": self.start, "overlays": self.overlays}
+
+    def _payload_to_save(self) -> dict[str, Any]:
+        """While the rest is being added the saved page does without; it is written again then."""
+        return self.saved_payload if self._filling is None else self._payload_so_far()
+
+    def _fill(self) -> None:
+        """Begin to add the rest of a large payload, between cells."""
+        if self._filling is not None or self._builder.is_complete or not is_interactive():
+            return
+
+        def end(_: BaseException | None) -> None:
+            self._filling = None
+            self._saved.touch()
+
+        self._filling = SlicedWork(self._builder.fill(), on_step=self._send_new, on_pause=lambda: None, on_end=end)
+        asyncio.get_running_loop().call_later(_FILL_AFTER, self._filling.start)
 
     def refresh(self, *, to_end: bool = True, branch: Trace | None = None) -> None:
         """Show the traces' current content; a view at the end moves to the new end, or the first
@@ -272,8 +302,11 @@ class StepWidget(anywidget.AnyWidget):
         self._send_delta(self._builder.load(self.bench.number(trace), position))
 
     def _send_delta(self, delta: dict[str, Any]) -> None:
-        self.send({"type": "delta", "delta": delta, "jump": "none"})
+        self._send_new(delta)
         self._saved.touch()
+
+    def _send_new(self, delta: dict[str, Any]) -> None:
+        self.send({"type": "delta", "delta": delta, "jump": "none"})
 
     def _handle_msg(self, msg: Any) -> None:
         """Handle a message of the comm.
@@ -321,6 +354,7 @@ class StepWidget(anywidget.AnyWidget):
         whole = traces_text(self.traces)
         words = whole.splitlines()[0] if in_notebook() else whole  # there the rest is in the page
         publish_display_data({**(data or {}), "text/plain": words}, metadata)
+        self._fill()
         self._saved.show()
 
     def _repr_mimebundle_(self, **options: Any) -> Any:

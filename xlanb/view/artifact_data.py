@@ -11,6 +11,8 @@ from xlanb.dump.tpu.memory_space import MemorySpaceRecord
 from xlanb.dump.tpu.program import TpuProgram
 from xlanb.dump.tpu.schedule import TpuScheduleRecord
 from xlanb.explorer.stage import Deferred, TextRecord
+from xlanb.graph.records import GraphRecord, NodeRecord
+from xlanb.hlo.records import InstructionRecord, ModuleRecord
 from xlanb.runtime.gpu_program import GpuProgram
 from xlanb.view.parts.gpu import gpu_data
 from xlanb.view.parts.items import clip
@@ -24,13 +26,30 @@ Data = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Later:
-    """A placeholder for an artifact that was not read."""
+    """A placeholder for an artifact that was not read, or a program that was not converted."""
 
-    given: Deferred
+    given: Deferred | GraphRecord | ModuleRecord
+
+    @property
+    def program(self) -> GraphRecord | ModuleRecord | None:
+        """The program, if it is in memory."""
+        return None if isinstance(self.given, Deferred) else self.given
 
     def data(self) -> Data:
-        note = f"{self.given.size:,} bytes, more than this page can show: open this stage alone, as trace[k]."
-        return {"k": "later", "size": self.given.size, "note": note}
+        if isinstance(self.given, Deferred):
+            size, unit = self.given.size, "bytes"
+        else:
+            size = sum(map(len, op_lists(self.given)))
+            unit = "nodes" if isinstance(self.given, GraphRecord) else "instructions"
+        note = f"{size:,} {unit}, more than this page can show: open this stage alone, as trace[k]."
+        return {"k": "later", "size": size, "note": note}
+
+
+def op_lists(program: GraphRecord | ModuleRecord) -> list[tuple[NodeRecord | InstructionRecord, ...]]:
+    """Return the ops of each computation or function; programs share them if they are equal."""
+    if isinstance(program, GraphRecord):
+        return [g.nodes for g in (program, *program.functions)]
+    return [c.instructions for c in program.computations]
 
 
 def artifact_data(

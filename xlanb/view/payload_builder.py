@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from xlanb.explorer.coming import ComingStage
@@ -17,7 +19,7 @@ from xlanb.gc_thresholds import raised_gc_thresholds
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.python_lines import place_text
 from xlanb.hlo.records import ModuleRecord
-from xlanb.view.artifact_data import Later, artifact_data
+from xlanb.view.artifact_data import Later, artifact_data, op_lists
 from xlanb.view.marks import hidden_marks, wrong_marks
 from xlanb.view.outline.caller_keys import CallerKeys
 from xlanb.view.outline.opening import MOST, Opening, default_opening
@@ -46,7 +48,8 @@ class PayloadBuilder:
 
     `payload` is the whole so far, changed in place; `update` returns only the delta, which `merge`
     adds on the other side. Of unread dumps it reads `read_bytes` at once; the rest waits for
-    `load`. The first picture of a program has about `nodes` nodes.
+    `load`. One `update` adds programs up to `most_ops` different ops, but at least one; the rest
+    waits for `load` or `fill`. The first picture of a program has about `nodes` nodes.
     """
 
     def __init__(
@@ -57,8 +60,10 @@ class PayloadBuilder:
         read_bytes: int = READ_BYTES,
         outlines: Outlines | None = None,
         nodes: int = MOST,
+        most_ops: float = math.inf,
     ) -> None:
         self._nodes = nodes
+        self._most_ops = most_ops
         self._read_bytes = read_bytes
         self.limits = limits or LEVELS[0]
         self._outlines = outlines or Outlines()
@@ -76,7 +81,7 @@ class PayloadBuilder:
         }
         self._artifacts: dict[int, tuple[Artifact | Later, int]] = {}
         self._traces: list[Trace] = []
-        self._openings: list[dict[str, Opening]] = []
+        self._openings: list[dict[str, list[tuple[int, Opening]]]] = []
         self._caller_keys: list[CallerKeys] = []
         self._new: list[dict[str, Any]] = []
         self._bytes = 0
@@ -84,6 +89,7 @@ class PayloadBuilder:
         self._source_count = 0
         self._read = 0
         self._later: dict[int, Later] = {}
+        self._incomplete: list[dict[int, None]] = []
         self._shardings = Shardings()
 
     @raised_gc_thresholds()
@@ -108,6 +114,7 @@ class PayloadBuilder:
                 number = len(self._traces)
                 self._traces.append(trace)
                 self._openings.append({})
+                self._incomplete.append({})
                 self._caller_keys.append(CallerKeys())
                 self.payload["traces"].append({"name": trace.name, "live": False, "counts": {}, "stages": []})
             order.append(number)
@@ -120,26 +127,48 @@ class PayloadBuilder:
 
     @raised_gc_thresholds()
     def load(self, number: int, position: int) -> Payload:
-        """Read a stage's deferred artifact; return the delta with it and its difference.
+        """Add a stage's deferred artifacts; return the delta with them and their difference.
 
         Raises:
             IndexError: there is no such trace or stage.
             XlanbError: it cannot be read.
         """
-        self._begin()
         trace = self._traces[number]
         stage = trace.stages[position]
-        waiting = [
-            g for g in (stage.given_before, stage.given_after) if isinstance(g, Deferred) and id(g) in self._later
-        ]
-        read = [(self._artifacts[id(self._later[id(g)])][1], g, g.get()) for g in waiting]
-        for index, given, record in read:
-            del self._later[id(given)]
+        self._begin(is_filling=position in self._incomplete[number])
+        waiting = {id(g): self._later[id(g)] for g in (stage.given_before, stage.given_after) if id(g) in self._later}
+        read = [(k, later, g.get() if isinstance(g := later.given, Deferred) else g) for k, later in waiting.items()]
+        fills = []
+        for key, later, record in read:
+            del self._later[key]
+            index = self._artifacts[id(later)][1]
             self._artifacts[id(record)] = (record, index)
-        fills = [[index, self._data(number, record)] for index, _, record in read]
-        changed = self._change(stage, self._look(stage.given_before), self._look(stage.given_after))
-        sets = [[number, position, changed]] if changed else []
+            fills.append([index, self._data(number, record, position)])
+        self._incomplete[number].setdefault(position)
+        sets = [
+            [number, k, content]
+            for k in [k for k in self._incomplete[number] if self._is_complete(trace.stages[k])]
+            if (content := self._content(number, trace, k))
+        ]
         return self._close([], self.payload["order"], fills=fills, sets=sets)
+
+    def fill(self) -> Iterator[Payload]:
+        """Add what `update` left for later, stage by stage; yield the deltas."""
+        for number, waiting in enumerate(self._incomplete):
+            while waiting:
+                yield self.load(number, next(iter(waiting)))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether `fill` has nothing to add."""
+        return not any(self._incomplete)
+
+    @property
+    def waiting_names(self) -> frozenset[str]:
+        """The names of ops of programs that were left for later."""
+        programs = [p for later in self._later.values() if (p := later.program) is not None]
+        distinct = {id(ops): ops for p in programs for ops in op_lists(p)}
+        return frozenset(op.name for ops in distinct.values() for op in ops)
 
     def set_numerics(self, number: int, rows: Mapping[int, Sequence[Mapping[str, Any]]]) -> Payload:
         """Add measurements after stages of a trace; return the delta.
@@ -186,11 +215,12 @@ class PayloadBuilder:
         self._unweighed = delta
         return delta
 
-    def _begin(self) -> None:
+    def _begin(self, *, is_filling: bool = False) -> None:
         """Before a new delta, measure the last one; lower the limits if the payload grows too
         large.
 
-        A payload that is made at once does not need this.
+        A payload that is made at once does not need this, and what only waited to be converted
+        would be in it.
         """
         self._new = []
         delta, self._unweighed = self._unweighed, None
@@ -198,9 +228,10 @@ class PayloadBuilder:
             return
         code = sum(code_characters(a) for a in delta["artifacts"] if a["k"] == "code")
         self._bytes += len(compact_json(delta)) - code
-        if self._bytes > MAX_JSON // 4 and self.limits is LEVELS[0]:
+        room = MAX_JSON if is_filling else MAX_JSON // 4
+        if self._bytes > room and self.limits is LEVELS[0]:
             self.limits = self.pool.limits = LEVELS[SHORT]
-        elif self._bytes > MAX_JSON // 2:
+        elif self._bytes > 2 * room:
             self.limits = self.pool.limits = LEVELS[-1]
 
     def _new_lines(self) -> dict[str, str]:
@@ -215,7 +246,7 @@ class PayloadBuilder:
 
     def _trace(self, number: int, trace: Trace, running: bool) -> Payload:
         done = len(self.payload["traces"][number]["stages"])
-        stages = [self._stage(number, s, trace) for s in trace.stages[done:]]
+        stages = [self._stage(number, k, trace) for k in range(done, len(trace.stages))]
         runs = [round(r, 9) for r in list(trace.runs)[-200:]]
         return {
             "number": number,
@@ -226,12 +257,14 @@ class PayloadBuilder:
             "stages": stages,
         }
 
-    def _stage(self, number: int, stage: Stage, trace: Trace) -> Payload:
+    def _stage(self, number: int, position: int, trace: Trace) -> Payload:
+        stage = trace.stages[position]
         left, right = self._look(stage.given_before), self._look(stage.given_after)
-        if isinstance(left, ModuleRecord) and isinstance(right, ModuleRecord):
-            self._caller_keys[number].update(stage, left, right)
-        before = self._artifact(number, left)
-        after = self._artifact(number, right)
+        old, new = _program(left), _program(right)
+        if isinstance(old, ModuleRecord) and isinstance(new, ModuleRecord):
+            self._caller_keys[number].update(stage, old, new)
+        before = self._artifact(number, left, position)
+        after = self._artifact(number, right, position)
         data: Payload = {
             "i": stage.index,
             "kind": stage.kind,
@@ -245,9 +278,26 @@ class PayloadBuilder:
         }
         if stage.error is not None:
             data["e"] = clip(stage.error, 8000)
-        if not isinstance(right, ModuleRecord | GraphRecord):
+        if new is None:
             data["ctx"] = self._context(trace, stage)
-        data |= self._change(stage, left, right)
+        if self._is_complete(stage):
+            return data | self._content(number, trace, position)
+        self._incomplete[number][position] = None
+        if type(old) is type(new) and stage.changed:
+            data["n"] = list(stage.changes.counts)
+        return data
+
+    def _is_complete(self, stage: Stage) -> bool:
+        """Whether none of its programs in memory waits to be converted."""
+        given = (self._look(stage.given_before), self._look(stage.given_after))
+        return not any(isinstance(g, Later) and g.program is not None for g in given)
+
+    def _content(self, number: int, trace: Trace, position: int) -> Payload:
+        """Return a stage's changes and reasons; it is complete then."""
+        self._incomplete[number].pop(position, None)
+        stage = trace.stages[position]
+        left, right = self._look(stage.given_before), self._look(stage.given_after)
+        data = self._change(stage, left, right)
         heavy = isinstance(stage.decisions, FusionDecisions) and stage.decisions.is_heavy
         told = () if heavy else stage.decisions
         replayed = edges_of(trace, stage) if trace.pipeline is None else ()
@@ -272,9 +322,9 @@ class PayloadBuilder:
         """
         for kind in (ModuleRecord, GraphRecord):
             for earlier in reversed(trace.stages[: stage.index]):
-                record = self._look(earlier.given_after)
-                if isinstance(record, kind):
-                    return self._artifacts[id(record)][1] if id(record) in self._artifacts else -1
+                given = self._look(earlier.given_after)
+                if isinstance(_program(given), kind):
+                    return self._artifacts[id(given)][1] if id(given) in self._artifacts else -1
         return -1
 
     def _counts(self, trace: Trace) -> Payload:
@@ -311,13 +361,43 @@ class PayloadBuilder:
                 self._read += g.size
             else:
                 self._later[id(g)] = Later(g)
+        self._postpone(traces)
+
+    def _postpone(self, traces: Sequence[Trace]) -> None:
+        """Leave new programs in memory for later, beyond the limit.
+
+        The first and the last are added first.
+        """
+        if math.isinf(self._most_ops):
+            return
+        new = {
+            id(g): g
+            for trace in traces
+            for s in trace.stages[len(self._known_stages(trace)) :]
+            for g in (s.given_before, s.given_after)
+            if isinstance(g, ModuleRecord | GraphRecord) and id(g) not in self._artifacts
+        }
+        programs = list(new.values())
+        left = self._most_ops
+        seen: set[int] = set()
+        for k, program in enumerate((*programs[:1], *programs[:0:-1][:1], *programs[1:-1])):
+            fresh = {id(ops): len(ops) for ops in op_lists(program) if id(ops) not in seen}
+            left -= sum(fresh.values())
+            if k and left < 0:
+                self._later[id(program)] = Later(program)
+            seen.update(fresh)
+
+    def _known_stages(self, trace: Trace) -> Sequence[Payload]:
+        number = next((k for k, t in enumerate(self._traces) if t is trace), -1)
+        stages: Sequence[Payload] = self.payload["traces"][number]["stages"] if number >= 0 else ()
+        return stages
 
     def _look(self, given: Artifact | Deferred | None) -> Artifact | Later | None:
-        """Return an artifact, or a placeholder if the limit for reading is exceeded."""
-        if not isinstance(given, Deferred):
-            return given
+        """Return an artifact, or a placeholder if a limit is exceeded."""
         later = self._later.get(id(given))
-        return later if later is not None else given.get()
+        if later is not None:
+            return later
+        return given.get() if isinstance(given, Deferred) else given
 
     def _change(self, stage: Stage, before: Artifact | Later | None, after: Artifact | Later | None) -> Payload:
         """Return a stage's changes: the rows of its difference, and the unlimited counts."""
@@ -353,13 +433,13 @@ class PayloadBuilder:
             return text_diff(self.pool, after.name, before.text, after.text)
         return []
 
-    def _artifact(self, number: int, record: Artifact | Later | None) -> int:
+    def _artifact(self, number: int, record: Artifact | Later | None, position: int) -> int:
         if record is None:
             return -1
         known = self._artifacts.get(id(record))
         if known is not None:
             return known[1]
-        data = self._data(number, record)
+        data = self._data(number, record, position)
         index = len(self.payload["artifacts"]) + len(self._new)
         self._new.append(data)
         self._artifacts[id(record)] = (
@@ -368,7 +448,7 @@ class PayloadBuilder:
         )  # the record too: an id is only unique while its object lives
         return index
 
-    def _data(self, number: int, record: Artifact | Later) -> Payload:
+    def _data(self, number: int, record: Artifact | Later, position: int) -> Payload:
         if isinstance(record, ModuleRecord):
             program = self._outlines.program(record)
             chunks, note = self.pool.module_chunks(record, program)
@@ -379,7 +459,7 @@ class PayloadBuilder:
                 "c": chunks,
                 "n": record.instruction_count,
                 "note": note,
-                "o": self._opening(number, "module", program, keys),
+                "o": self._opening(number, position, "module", program, keys),
                 **({"keys": dict(keys)} if keys else {}),
                 **self._shardings.of_module(number, record),
             }
@@ -392,19 +472,29 @@ class PayloadBuilder:
                 "c": chunks,
                 "n": len(record.nodes),
                 "note": note,
-                "o": self._opening(number, "graph", program),
+                "o": self._opening(number, position, "graph", program),
             }
         return artifact_data(record, self.limits)
 
     def _opening(
-        self, number: int, kind: str, program: ProgramOutline, keys: Mapping[str, str] | None = None
+        self, number: int, position: int, kind: str, program: ProgramOutline, keys: Mapping[str, str] | None = None
     ) -> list[str]:
-        """Return the keys of open groups in the first picture, the most useful first; passes keep
-        them.
+        """Return the keys of open groups in the first picture of a stage, the most useful first.
+
+        Passes keep them.
         """
-        found = default_opening(program, self._openings[number].get(kind), self._nodes, keys)
-        self._openings[number][kind] = found
+        known = self._openings[number].setdefault(kind, [])
+        at = bisect_right(known, position, key=itemgetter(0))
+        found = default_opening(program, known[at - 1][1] if at else None, self._nodes, keys)
+        known.insert(at, (position, found))
         return list(found.open)
+
+
+def _program(given: Artifact | Later | None) -> GraphRecord | ModuleRecord | None:
+    """Return the program in memory that this is or stands for."""
+    if isinstance(given, Later):
+        return given.program
+    return given if isinstance(given, GraphRecord | ModuleRecord) else None
 
 
 def merge(payload: Payload, delta: Payload) -> None:
