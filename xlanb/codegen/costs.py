@@ -167,6 +167,10 @@ class Costs:
     """The least number of rows, and of columns, of a product that may be packed in blocks."""
     blocked_results: int = 1 << 16
     """The least number of elements of its result."""
+    streamed_rows: int = 8
+    """The least number of rows of a product that is packed in blocks because b is large."""
+    streamed_bytes: int = 1 << 25
+    """The least size of such a b, whose lines are on different pages: blocks read it in order."""
     blocked_byte_products: int = 1 << 20
     """The least number of byte products that are packed in blocks."""
     huge_products: int = 1 << 32

@@ -140,18 +140,30 @@ def _wants_blocks(x: Contraction) -> bool:
     """Whether a product should be packed in blocks.
 
     It should for bytes (only its tiles multiply groups); if a panel over all of depth would be too
-    large; if a would be copied as a whole; or if the product is huge.
+    large; if a would be copied as a whole; if b is large and few rows would read it line by line;
+    or if the product is huge.
     """
     common = costs.COMMON
     least = min(x.row_count, x.column_count)
     if x.type.is_integral:
         return least >= common.blocked_rows and x.products >= common.blocked_byte_products
+    if _is_streamed(x):
+        return True
     if least < common.blocked_rows or x.row_count * x.column_count < common.blocked_results:
         return False
     if _shares_sets(x) and least >= common.paged_rows and x.products >= common.paged_products:
         return True
     is_odd = has_pairs(x) and x.depth[-1].size % 2 == 1  # other tiles then cannot read pairs from panels
     return x.products >= common.huge_products or is_odd or not _fits_panels(x) or _wants_a(x)
+
+
+def _is_streamed(x: Contraction) -> bool:
+    """Whether few rows are multiplied by a large b whose lines are on different pages."""
+    common, size = costs.COMMON, x.b_type.byte_size
+    if not x.columns or not common.streamed_rows <= x.row_count < common.blocked_rows:
+        return False
+    is_large = x.depth_count * x.column_count * size >= common.streamed_bytes
+    return is_large and x.columns[-1].b == 1 and x.columns[-1].size * size >= 2 * _PAGE
 
 
 def _shares_sets(x: Contraction) -> bool:
