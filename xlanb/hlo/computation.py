@@ -153,25 +153,24 @@ class HloComputation(Displayable):
 
     def _walk(self) -> list[HloInstruction]:
         order: list[HloInstruction] = []
-        done: set[HloInstruction] = set()
-        open_: set[HloInstruction] = set()
+        seen: set[HloInstruction] = set()
         for start in self._instructions:
-            if start._users or start in done:
+            if start._users or start in seen:
                 continue
-            stack: list[HloInstruction] = [start]
+            seen.add(start)
+            stack = [(start, _before(start))]
             while stack:
-                top = stack[-1]
-                if top in done:
-                    stack.pop()
-                elif top in open_ or not (top.operands or top.control_predecessors):
-                    stack.pop()
-                    done.add(top)
-                    order.append(top)
+                top, waiting = stack[-1]
+                for i in waiting:
+                    if i not in seen:
+                        seen.add(i)
+                        if i.operands or i.control_predecessors:
+                            stack.append((i, _before(i)))
+                            break
+                        order.append(i)
                 else:
-                    open_.add(top)
-                    stack += [o for o in top.operands[::-1] if o not in done]
-                    if top.control_predecessors:
-                        stack += [p for p in top.control_predecessors if p not in done]
+                    stack.pop()
+                    order.append(top)
         return order
 
     def changes(self, reader: object) -> InstructionChanges | None:
@@ -716,6 +715,11 @@ class HloComputation(Displayable):
 
     def __repr__(self) -> str:
         return f"<HloComputation {self.name}: {len(self)} instructions>"
+
+
+def _before(i: HloInstruction) -> Iterator[HloInstruction]:
+    """The instructions that come before another in post-order, in the order of their visits."""
+    return iter((*reversed(i.control_predecessors), *i.operands) if i.control_predecessors else i.operands)
 
 
 def _calls(computation: HloComputation) -> list[tuple[HloComputation, ...]]:
