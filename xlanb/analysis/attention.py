@@ -13,6 +13,8 @@ data movement (see digits.py).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from xlanb.analysis.digits import (
     MOVING,
     Digit,
@@ -482,19 +484,20 @@ def _assembled(
 # -- what belongs to it ----------------------------------------------------------------------------
 
 
-def between(a: Attention) -> list[HloInstruction]:
+def between(a: Attention, places: Mapping[HloInstruction, int]) -> list[HloInstruction]:
     """The instructions from the scores to the result, result first.
 
-    They depend on the scores, and the result depends on them.
+    They depend on the scores, and the result depends on them. `places` are positions in an order in
+    which operands come before users.
     """
-    order = a.root.parent.post_order()
+    first = places[a.scores]
+    reached, rest = {a.root}, [a.root]
+    while rest:
+        fresh = [o for o in rest.pop().operands if places.get(o, -1) >= first and o not in reached]
+        reached.update(fresh)
+        rest += fresh
     depends = {a.scores}
-    for i in order[order.index(a.scores) + 1 : order.index(a.root) + 1]:
+    for i in sorted(reached, key=places.__getitem__):
         if not depends.isdisjoint(i.operands):
             depends.add(i)
-    inside, rest = {a.root}, [a.root]
-    while rest:
-        fresh = [o for o in rest.pop().operands if o in depends and o not in inside]
-        inside.update(fresh)
-        rest += fresh
-    return [i for i in reversed(order) if i in inside]
+    return sorted(depends, key=places.__getitem__, reverse=True)

@@ -13,6 +13,7 @@ masks and the shape changes of q, k, v and the result: the kernel reads and writ
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
 
 from xlanb.analysis.attention import Attention, attention_of, between
 from xlanb.analysis.call_graph import CallGraph
@@ -22,6 +23,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.lazy_dataclass import dataclass
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.fusion_editing import create_fusion, fuse_into
 from xlanb.transforms.reason import reason
@@ -53,26 +55,40 @@ class AttentionFusion(HloPass):
         for c in module.computations:
             if not graph.is_control(c) or sum(i.opcode is O.DOT for i in c) < 2:
                 continue
-            for i in reversed(c.post_order()):
-                found = attention_of(i) if i in c and i.opcode is O.DOT else None
-                if found is not None and decide("fuse attention", (found.scores.name, i.name), CONDITIONS, found):
-                    _fuse(c, found)
+            order = c.post_order()
+            places = {i: n for n, i in enumerate(order)}
+            for i in reversed(order):
+                found = attention_of(i) if i.opcode is O.DOT and i in c else None
+                if found is None:
+                    continue
+                candidate = Candidate(found, dict.fromkeys(between(found, places)))
+                if decide("fuse attention", (found.scores.name, i.name), CONDITIONS, candidate):
+                    _fuse(c, candidate, places)
 
 
-def _other_use(a: Attention) -> str:
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """An attention; `inside` are the instructions from its scores to its result, result first."""
+
+    attention: Attention
+    inside: Mapping[HloInstruction, None]
+
+
+def _other_use(x: Candidate) -> str:
     """The other users of the scores, or of intermediate values before the result."""
-    inside = set(between(a))
-    for i in inside - {a.root}:
+    for i in x.inside:
+        if i is x.attention.root:
+            continue
         if i.is_root:
             return f"{i.name} is a result of {i.parent.name}"
         for user in i.users:
-            if user not in inside:
+            if user not in x.inside:
                 return f"{user.name} reads {i.name}"
     return ""
 
 
-def _ordered(a: Attention) -> str:
-    held = next((i for i in between(a) if i.control_predecessors or i.control_successors), None)
+def _ordered(x: Candidate) -> str:
+    held = next((i for i in x.inside if i.control_predecessors or i.control_successors), None)
     return f"{held.name} has control dependencies" if held is not None else ""
 
 
@@ -84,11 +100,20 @@ def _least_queries(a: Attention) -> int:
     return _LEAST_NARROW_QUERIES if a.operand_type.bits < 32 else _LEAST_QUERIES
 
 
-CONDITIONS: Sequence[Condition[Attention]] = (
+def _queries(a: Attention) -> str:
+    return f"{a.rows.size} queries of {a.operand_type}; at least {_least_queries(a)} are needed"
+
+
+def _score_count(a: Attention) -> str:
+    product = f"{a.head_count} x {a.rows.size} x {a.keys.size}"
+    return f"{product} = {_scores(a)} scores; at least {_LEAST_SCORES} are needed"
+
+
+CONDITIONS: Sequence[Condition[Candidate]] = (
     objecting(
         "the scores have no other users",
         _other_use,
-        lambda a: f"{len(between(a))} instructions from {a.scores.name} to {a.root.name}",
+        lambda x: f"{len(x.inside)} instructions from {x.attention.scores.name} to {x.attention.root.name}",
         lambda _: (
             "a backward pass that reads the probabilities keeps them in memory; "
             "compute the forward pass alone, or apply `jax.checkpoint`"
@@ -97,41 +122,43 @@ CONDITIONS: Sequence[Condition[Attention]] = (
     objecting("there are no control dependencies", _ordered),
     Condition(
         "there are enough keys",
-        lambda a: a.keys.size >= _LEAST_KEYS,
-        lambda a: f"{a.keys.size} keys; at least {_LEAST_KEYS} are needed",
+        lambda x: x.attention.keys.size >= _LEAST_KEYS,
+        lambda x: f"{x.attention.keys.size} keys; at least {_LEAST_KEYS} are needed",
     ),
     Condition(
         "there are enough queries",
-        lambda a: a.rows.size >= _least_queries(a),
-        lambda a: f"{a.rows.size} queries of {a.operand_type}; at least {_least_queries(a)} are needed",
+        lambda x: x.attention.rows.size >= _least_queries(x.attention),
+        lambda x: _queries(x.attention),
     ),
     Condition(
         "there are enough scores",
-        lambda a: _scores(a) >= _LEAST_SCORES,
-        lambda a: (
-            f"{a.head_count} x {a.rows.size} x {a.keys.size} = {_scores(a)} scores; at least {_LEAST_SCORES} are needed"
-        ),
+        lambda x: _scores(x.attention) >= _LEAST_SCORES,
+        lambda x: _score_count(x.attention),
     ),
 )
 """Conditions for an attention to become one kernel."""
 
 
 @reason("softmax(f(q k^T)) v in one pass over tiles of queries and keys, with a running maximum and sum of each row")
-def _fuse(c: HloComputation, a: Attention) -> None:
-    inside = dict.fromkeys(between(a))
+def _fuse(c: HloComputation, x: Candidate, places: Mapping[HloInstruction, int]) -> None:
+    a, inside = x.attention, x.inside
     moved = {i for access in (a.q, a.k, a.v) for i in access.path}
     beside = _logit_operands(a, inside)
-    order = c.post_order()
     fusion = create_fusion(a.root, "kCustom", "fused_attention", "attention_fusion")
     c.update(fusion, backend_config=_CONFIG)
-    rest = order[: order.index(a.root)]
-    for i in reversed(rest):
-        if not i.uses_by(fusion):
+    waiting = [(-places[o], o) for o in dict.fromkeys(fusion.operands) if o in places]
+    heapify(waiting)
+    while waiting:  # the last first: users before operands
+        _, i = heappop(waiting)
+        if not i.uses_by(fusion) or not (i in inside or _belongs(i, fusion, moved, beside)):
             continue
-        if i in inside or _belongs(i, fusion, moved, beside):
-            fuse_into(fusion, i)
-            if not i.user_count and not i.is_root:
-                c.remove(i)
+        known = {*fusion.operands}
+        fuse_into(fusion, i)
+        for o in dict.fromkeys(i.operands):
+            if o not in known and o in places:
+                heappush(waiting, (-places[o], o))
+        if not i.user_count and not i.is_root:
+            c.remove(i)
 
 
 def _logit_operands(a: Attention, inside: Mapping[HloInstruction, None]) -> set[HloInstruction]:
