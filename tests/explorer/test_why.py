@@ -105,3 +105,19 @@ ENTRY e {
     assert "real numbers only" in {d["keeps"] for d in why.to_json()["decisions"]}
     found = trace.bisect(np.linspace(0.1, 2, 4, dtype=np.float32), tolerance=0)
     assert "the rule keeps: real numbers only" in str(found)
+
+
+def test_of_what_a_pass_made_the_pass_and_the_source_are_named() -> None:
+    text = """HloModule m
+ENTRY e {
+  a = f32[8] parameter(0)
+  two = f32[] constant(2)
+  twos = f32[8] broadcast(two), dimensions={}
+  half = f32[8] divide(a, twos)
+  ROOT r = f32[8] sqrt(half)
+}"""
+    trace = xlanb.trace(text)
+    made = next(e.new.name for s in trace for e in s.edits if e.old and e.old.name == "half" and e.new)
+    first = trace.why(made).answer
+    assert first.startswith("algsimp made it from half by A / C => A * (1 / C) (stage ")
+    assert "made it" not in trace.why("a").answer

@@ -201,7 +201,8 @@ class Bisection(Displayable, Plottable):
             cause = self.rewrite.cause
             if self.is_replay:
                 lines.append(f"  xlanb's {self.stage.name} changes them too on the same module, by")
-            lines.append(f"  rewrite {cause.rule or cause.pass_name}{f' ({cause.where})' if cause.where else ''}:")
+            rule = (cause.rule or cause.pass_name).removesuffix(".")
+            lines.append(f"  rewrite {rule}{f' ({cause.where})' if cause.where else ''}:")
             lines += [f"    the rule keeps: {cause.keeps}"] if cause.keeps else []
             lines += [
                 f"    {sign} {r}" for sign, r in (("-", self.rewrite.old), ("+", self.rewrite.new)) if r is not None

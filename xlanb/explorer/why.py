@@ -81,7 +81,8 @@ def _in_short(d: Decision) -> str:
 
 
 def _fate(trace: Trace, names: Sequence[str]) -> str:
-    """Return what became of one instruction: the pass that removed it, and its result's kernels.
+    """Return what made one instruction, and what became of it: the pass that removed it, and its
+    result's kernels.
 
     "" for a node of a graph, or if no edits were recorded.
     """
@@ -90,12 +91,14 @@ def _fate(trace: Trace, names: Sequence[str]) -> str:
         return ""
     question, final = _Question(trace, names[0], names[0]), _Final(modules[-1])
     kernels = ", ".join(final.kernels(question.names_a)[:_KERNELS])
+    made = question.creation()
     if names[0] in final.by_name:
-        return f"in {kernels}" if kernels and kernels != names[0] else "in the final module"
-    removed = question.removal({names[0]})
-    if not removed:
-        return ""
-    return f"{removed}; its replacement is in {kernels}" if kernels else removed
+        fate = f"in {kernels}" if kernels and kernels != names[0] else "in the final module"
+    else:
+        fate = question.removal({names[0]})
+        if fate and kernels:
+            fate = f"{fate}; its replacement is in {kernels}"
+    return "; ".join(filter(None, (made, fate)))
 
 
 def _check_names(trace: Trace, names: Iterable[str]) -> None:
@@ -226,14 +229,31 @@ class _Question:
         value = self.removal(names) or "it is not in the last module"
         return Predicate(f"{name} is still there", False, value)
 
+    def creation(self) -> str:
+        """Return the pass and rule that made the first instruction, and from which, or ""."""
+        for s in self.trace.stages:
+            if s.kind != "hlo_pass":
+                continue
+            made = [e for e in s.edits if e.new is not None and e.new.name == self.a and e.kind in ("add", "replace")]
+            if made:
+                source = next((e.old.name for e in made if e.old is not None and e.old.name != self.a), "")
+                of = f" from {source}" if source else ""
+                return _by_what(s, made[-1].cause, f"made it{of}")
+        return ""
+
     def removal(self, names: Container[str]) -> str:
         """Return the pass and rule that removed the last of these instructions, or ""."""
         for s in reversed(self.trace.stages):
             for e in reversed(s.edits):
                 if e.kind == "remove" and e.old is not None and e.old.name in names:
-                    rule = f" by {e.cause.rule}" if e.cause.rule else ""
-                    return f"{e.cause.pass_name or s.name} removed it{rule} (stage {s.index})"
+                    return _by_what(s, e.cause, "removed it")
         return ""
+
+
+def _by_what(stage: Stage, cause: Cause, did: str) -> str:
+    """Return what a pass did, by which rule, and its stage."""
+    rule = f" by {cause.rule.removesuffix('.')}" if cause.rule else ""
+    return f"{cause.pass_name or stage.name} {did}{rule} (stage {stage.index})"
 
 
 def _marked(stage: Stage) -> GraphRecord | None:
