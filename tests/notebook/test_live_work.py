@@ -210,6 +210,24 @@ def test_the_rest_of_a_large_trace_follows_while_it_is_open(large, monkeypatch):
     assert len(pages[1]) > len(pages[0])
 
 
+def test_a_widget_that_was_closed_is_left_as_it_is(large, monkeypatch):
+    widget, _, pages = large
+    monkeypatch.setattr(widget_module, "is_interactive", lambda: True)
+    monkeypatch.setattr(widget_module, "_FILL_AFTER", 0)
+    monkeypatch.setattr(saved, "_REST_SECONDS", 0)
+
+    async def session():
+        widget._ipython_display_()
+        widget.close()
+        work = widget._filling
+        await until(lambda: work.is_done)
+        await asyncio.sleep(0.05)
+
+    asyncio.run(session())
+    assert left(widget)
+    assert len(pages) == 1
+
+
 def test_a_notebook_that_is_run_as_a_whole_keeps_all_of_a_large_trace(large):
     widget, _, pages = large
     assert left(widget)

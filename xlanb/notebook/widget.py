@@ -77,10 +77,10 @@ class StepWidget(anywidget.AnyWidget):
         compilation: Compilation | None = None,
         max_nodes: int | None = None,
     ) -> None:
+        self._filling: SlicedWork | None = None
         source: Callable[[], Sequence[Trace]] = traces if callable(traces) else lambda: traces
         self.bench = Workbench(source, compilation, on_step, on_run)
         self._builder = PayloadBuilder(read_bytes=_READ_BYTES, nodes=max_nodes or MOST, most_ops=_MOST_OPS)
-        self._filling: SlicedWork | None = None
         self.error: BaseException | None = None
         self.result: Any = None
         self._names: frozenset[str] = frozenset()
@@ -182,6 +182,12 @@ class StepWidget(anywidget.AnyWidget):
     def _payload_so_far(self) -> dict[str, Any]:
         return {**self._builder.payload, "start": self.start, "overlays": self.overlays}
 
+    def close(self) -> None:
+        """Close the widget and its views; what was not added yet is left out."""
+        if self._filling is not None:
+            self._filling.cancel()
+        super().close()
+
     def _payload_to_save(self) -> dict[str, Any]:
         """While the rest is being added the saved page does without; it is written again then."""
         return self.saved_payload if self._filling is None else self._payload_so_far()
@@ -193,9 +199,12 @@ class StepWidget(anywidget.AnyWidget):
 
         def end(_: BaseException | None) -> None:
             self._filling = None
-            self._saved.touch()
+            if not work.is_cancelled:
+                self._saved.touch()
 
-        self._filling = SlicedWork(self._builder.fill(), on_step=self._send_new, on_pause=lambda: None, on_end=end)
+        self._filling = work = SlicedWork(
+            self._builder.fill(), on_step=self._send_new, on_pause=lambda: None, on_end=end
+        )
         asyncio.get_running_loop().call_later(_FILL_AFTER, self._filling.start)
 
     def refresh(self, *, to_end: bool = True, branch: Trace | None = None) -> None:
