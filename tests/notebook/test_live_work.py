@@ -7,6 +7,7 @@ import json
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -242,3 +243,15 @@ def test_ops_of_programs_that_are_not_converted_yet_can_be_pinned(large):
     name = last.computations[-1].instructions[-1].name
     widget.open_at(stage=-1, pinned=name)
     assert widget.pinned == name
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [({"content": {"allow_stdin": True}}, True), ({"content": {"allow_stdin": False}}, False), ({"header": {}}, False)],
+)
+def test_somebody_works_in_a_notebook_that_may_ask_for_input(monkeypatch, request_, expected):
+    kernel = SimpleNamespace(get_parent=lambda: request_)  # that of JupyterLite takes no channel
+    monkeypatch.setattr(saved, "get_ipython", lambda: SimpleNamespace(kernel=kernel))
+    assert saved.is_interactive() is expected
+    monkeypatch.setattr(saved, "get_ipython", lambda: None)
+    assert not saved.is_interactive()

@@ -95,7 +95,7 @@ def is_interactive() -> bool:
     kernel = getattr(get_ipython(), "kernel", None)
     if kernel is None:
         return False
-    content = kernel.get_parent("shell").get("content", {})
+    content = (kernel.get_parent() or {}).get("content") or {}
     return bool(content.get("allow_stdin"))
 
 
