@@ -30,7 +30,8 @@ def explore(
 
     On a DumpDirectory it shows the main program and the graphs. On a Compilation, or on anything
     that Compilation takes, it is live: Next at the end of the recorded stages runs exactly one
-    more. On a Trace, or a list of traces, it shows them.
+    more. On a Trace, or a list of traces, it shows them. Of a large trace the first and the last
+    program are there at once, and the others follow while the view is open.
 
     Args:
         x: the object to show.
