@@ -294,12 +294,7 @@ class PassRegistry(Mapping[str, type[HloPass]]):
             self._loaded = True
         return _REGISTRY
 
-    def __getitem__(self, name: str) -> type[HloPass]:
-        """The pass of this name.
-
-        Raises:
-            UnknownPassError: no pass has this name; the message suggests the nearest names.
-        """
+    def _find(self, name: str) -> type[HloPass] | None:
         passes = _REGISTRY
         if name not in passes and name:
             self._import_module_of(name)
@@ -307,9 +302,21 @@ class PassRegistry(Mapping[str, type[HloPass]]):
             higher_passes(name)
         if name not in passes:
             self._load_own()
-        if name not in passes:
+        return passes.get(name)
+
+    def __getitem__(self, name: str) -> type[HloPass]:
+        """The pass of this name.
+
+        Raises:
+            UnknownPassError: no pass has this name; the message suggests the nearest names.
+        """
+        found = self._find(name)
+        if found is None:
             raise UnknownPassError(f"no pass {name!r}{nearest(name, self._load())}")
-        return passes[name]
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._find(name) is not None
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._load()))
