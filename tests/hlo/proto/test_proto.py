@@ -631,3 +631,26 @@ def test_names_that_no_text_could_hold(name, tmp_path):
     assert str(trace.bisect(x)).startswith("no pass changed the numbers")
     trace.to_html(tmp_path / "page.html")
     assert len(xlanb.read_dump(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda shapes: shapes.append(shapes[0]), "expected 1 operand layout constraints, not 2"),
+        (lambda shapes: shapes[0].dimensions.__setitem__(0, 5), r"f32\[5,6\].* is not compatible .* f32\[4,6\]"),
+    ],
+)
+def test_layout_constraints_belong_to_operands(change: Callable[[Any], object], said: str) -> None:
+    module = parse(
+        """HloModule m
+        ENTRY e {
+          x = f32[4,6]{1,0} parameter(0)
+          ROOT r = f32[4,6]{0,1} custom-call(x), custom_call_target="LayoutConstraint",
+            operand_layout_constraints={f32[4,6]{0,1}}
+        }"""
+    )
+    message = SCHEMA.HloModuleProto()
+    message.ParseFromString(module.to_proto())
+    change(instruction(message, "r").operand_shapes_with_layout)
+    with pytest.raises(HloParseError, match=said):
+        HloModule.from_proto(message.SerializeToString())

@@ -24,6 +24,7 @@ from xlanb.hlo.proto import sharding
 from xlanb.hlo.proto.shapes import shape_from_proto, shape_to_proto
 from xlanb.hlo.text.lexer import Cursor
 from xlanb.hlo.text.parse_attributes import DOT_ALGORITHMS
+from xlanb.hlo.text.parse_shape import compatible
 from xlanb.protos import Message
 from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
 
@@ -381,6 +382,16 @@ def write_constraints(proto: Message, shapes: tuple[Shape, ...], _: HloInstructi
     proto.operand_shapes_with_layout.extend(map(shape_to_proto, shapes))
 
 
-def read_constraints(proto: Message, _: Sequence[Shape]) -> tuple[Shape, ...] | None:
+def read_constraints(proto: Message, operands: Sequence[Shape]) -> tuple[Shape, ...] | None:
     """Read the layouts that a custom-call requires of its operands; None if it requires none."""
-    return tuple(map(shape_from_proto, proto.operand_shapes_with_layout)) if proto.constrain_layout else None
+    if not proto.constrain_layout:
+        return None
+    shapes = tuple(map(shape_from_proto, proto.operand_shapes_with_layout))
+    if len(shapes) != len(operands):
+        raise HloParseError(f"expected {len(operands)} operand layout constraints, not {len(shapes)}")
+    for shape, operand in zip(shapes, operands, strict=True):
+        if not compatible(shape, operand):
+            raise HloParseError(
+                f"operand layout constraint {shape} is not compatible with an operand of shape {operand}"
+            )
+    return shapes
