@@ -237,6 +237,14 @@ def test_a_notebook_that_is_run_as_a_whole_keeps_all_of_a_large_trace(large):
     assert len(pages) == 1
 
 
+def test_without_an_event_loop_all_of_a_large_trace_is_kept_at_once(large, monkeypatch):
+    widget, _, pages = large
+    monkeypatch.setattr(widget_module, "is_interactive", lambda: True)
+    widget._ipython_display_()
+    assert not left(widget)
+    assert len(pages) == 1
+
+
 def test_ops_of_programs_that_are_not_converted_yet_can_be_pinned(large):
     widget, _, _ = large
     last = next(s.after for s in reversed(widget.traces[0].stages) if s.kind == "hlo_pass")
