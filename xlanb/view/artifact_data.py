@@ -10,7 +10,7 @@ from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord
 from xlanb.dump.tpu.memory_space import MemorySpaceRecord
 from xlanb.dump.tpu.program import TpuProgram
 from xlanb.dump.tpu.schedule import TpuScheduleRecord
-from xlanb.explorer.stage import Deferred, TextRecord
+from xlanb.explorer.stage import Artifact, Deferred, TextRecord
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
 from xlanb.runtime.gpu_program import GpuProgram
@@ -34,6 +34,10 @@ class Later:
     def program(self) -> GraphRecord | ModuleRecord | None:
         """The program, if it is in memory."""
         return None if isinstance(self.given, Deferred) else self.given
+
+    def get(self) -> Artifact:
+        """The artifact; reads it if it is not in memory."""
+        return self.given.get() if isinstance(self.given, Deferred) else self.given
 
     def data(self) -> Data:
         if isinstance(self.given, Deferred):

@@ -106,18 +106,10 @@ class PayloadBuilder:
         are no longer listed stay in the payload but not in its order.
         """
         self._begin()
-        order, changes = [], []
+        order = [self._number(trace) for trace in traces]
+        changes = []
         self._choose(traces)
-        for trace in traces:
-            number = next((k for k, t in enumerate(self._traces) if t is trace), -1)
-            if number < 0:
-                number = len(self._traces)
-                self._traces.append(trace)
-                self._openings.append({})
-                self._incomplete.append({})
-                self._caller_keys.append(CallerKeys())
-                self.payload["traces"].append({"name": trace.name, "live": False, "counts": {}, "stages": []})
-            order.append(number)
+        for number, trace in zip(order, traces, strict=True):
             running = live(trace) if callable(live) else live
             data = self._trace(number, trace, running)
             if coming is not None:
@@ -135,21 +127,23 @@ class PayloadBuilder:
         """
         trace = self._traces[number]
         stage = trace.stages[position]
-        self._begin(is_filling=position in self._incomplete[number])
-        waiting = {id(g): self._later[id(g)] for g in (stage.given_before, stage.given_after) if id(g) in self._later}
-        read = [(k, later, g.get() if isinstance(g := later.given, Deferred) else g) for k, later in waiting.items()]
+        is_filling = position in self._incomplete[number]
+        self._begin(is_filling=is_filling)
+        given = (stage.given_before, stage.given_after)
+        waiting = dict.fromkeys(self._later[id(g)] for g in given if id(g) in self._later)
+        read = [(later, later.get()) for later in waiting]
         fills = []
-        for key, later, record in read:
-            del self._later[key]
+        for later, record in read:
+            del self._later[id(later.given)]
             index = self._artifacts[id(later)][1]
             self._artifacts[id(record)] = (record, index)
             fills.append([index, self._data(number, record, position)])
-        self._incomplete[number].setdefault(position)
-        sets = [
-            [number, k, content]
-            for k in [k for k in self._incomplete[number] if self._is_complete(trace.stages[k])]
-            if (content := self._content(number, trace, k))
-        ]
+        complete = [k for k in self._incomplete[number] if self._is_complete(trace.stages[k])]
+        found = {k: self._content(number, trace, k) for k in complete}
+        if read and not is_filling:  # its reasons are there
+            before, after = map(self._look, given)
+            found[position] = self._change(stage, before, after)
+        sets = [[number, k, content] for k, content in found.items() if content]
         return self._close([], self.payload["order"], fills=fills, sets=sets)
 
     def fill(self) -> Iterator[Payload]:
@@ -283,9 +277,7 @@ class PayloadBuilder:
         if self._is_complete(stage):
             return data | self._content(number, trace, position)
         self._incomplete[number][position] = None
-        if type(old) is type(new) and stage.changed:
-            data["n"] = list(stage.changes.counts)
-        return data
+        return data | self._change(stage, left, right)
 
     def _is_complete(self, stage: Stage) -> bool:
         """Whether none of its programs in memory waits to be converted."""
@@ -373,7 +365,7 @@ class PayloadBuilder:
         new = {
             id(g): g
             for trace in traces
-            for s in trace.stages[len(self._known_stages(trace)) :]
+            for s in trace.stages[len(self.payload["traces"][self._number(trace)]["stages"]) :]
             for g in (s.given_before, s.given_after)
             if isinstance(g, ModuleRecord | GraphRecord) and id(g) not in self._artifacts
         }
@@ -387,10 +379,17 @@ class PayloadBuilder:
                 self._later[id(program)] = Later(program)
             seen.update(fresh)
 
-    def _known_stages(self, trace: Trace) -> Sequence[Payload]:
-        number = next((k for k, t in enumerate(self._traces) if t is trace), -1)
-        stages: Sequence[Payload] = self.payload["traces"][number]["stages"] if number >= 0 else ()
-        return stages
+    def _number(self, trace: Trace) -> int:
+        """Return the number of a trace, which is added if it is new."""
+        for number, known in enumerate(self._traces):
+            if known is trace:
+                return number
+        self._traces.append(trace)
+        self._openings.append({})
+        self._incomplete.append({})
+        self._caller_keys.append(CallerKeys())
+        self.payload["traces"].append({"name": trace.name, "live": False, "counts": {}, "stages": []})
+        return len(self._traces) - 1
 
     def _look(self, given: Artifact | Deferred | None) -> Artifact | Later | None:
         """Return an artifact, or a placeholder if a limit is exceeded."""
@@ -402,7 +401,8 @@ class PayloadBuilder:
     def _change(self, stage: Stage, before: Artifact | Later | None, after: Artifact | Later | None) -> Payload:
         """Return a stage's changes: the rows of its difference, and the unlimited counts."""
         changed: Payload = {}
-        if stage.changed and type(before) is type(after) and isinstance(after, ModuleRecord | GraphRecord):
+        old, new = _program(before), _program(after)
+        if stage.changed and new is not None and type(old) is type(new):
             changed["n"] = list(stage.changes.counts)
             if marks := self._marks(stage, before, after):
                 changed["marks"] = marks
