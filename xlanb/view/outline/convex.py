@@ -157,8 +157,9 @@ class _Level:
         times, mixed, cycles = _times_left(_edges(atoms), inside)
         parts: dict[int, list[int]] = defaultdict(list)
         for n in range(inside):
-            parts[-1 - n if n in mixed else times[n]].append(n)
-        found = [parts[key] for key in sorted(parts, key=lambda key: (key < 0, abs(key)))]
+            if n not in mixed:
+                parts[times[n]].append(n)
+        found = [parts[key] for key in sorted(parts)] + [[n] for n in sorted(mixed)]
         if len(found) == 1:
             found = [[n] for n in range(inside)]
         merged = self._replace(group, [[atoms[n] for n in part] for part in found])
