@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import uuid4
@@ -196,10 +195,6 @@ class StepWidget(anywidget.AnyWidget):
         """Begin to add the rest of a large payload, between cells."""
         if self._filling is not None or self._builder.is_complete or not is_interactive():
             return
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:  # no loop, as in a thread of the user's: the saved page takes all at once
-            return
 
         def end(_: BaseException | None) -> None:
             self._filling = None
@@ -209,7 +204,7 @@ class StepWidget(anywidget.AnyWidget):
         self._filling = work = SlicedWork(
             self._builder.fill(), on_step=self._send_new, on_pause=lambda: None, on_end=end
         )
-        loop.call_later(_FILL_AFTER, self._filling.start)
+        work.start(_FILL_AFTER)
 
     def refresh(self, *, to_end: bool = True, branch: Trace | None = None) -> None:
         """Show the traces' current content; a view at the end moves to the new end, or the first

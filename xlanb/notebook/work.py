@@ -39,9 +39,11 @@ class SlicedWork:
         self.is_cancelled = False
         self.is_done = False
 
-    def start(self) -> None:
-        """Run the first slice; run the rest later on the event loop, or at once if there is
-        none.
+    def start(self, delay: float | None = None) -> None:
+        """Run the first slice, if given after `delay` seconds; run the rest later on the event
+        loop.
+
+        Without a running loop, run all at once.
         """
         try:
             loop = asyncio.get_running_loop()
@@ -49,7 +51,9 @@ class SlicedWork:
             while self._slice():
                 self._on_pause()
             return
-        if self._slice():
+        if delay is not None:
+            loop.call_later(delay, self.start)
+        elif self._slice():
             self._task = loop.create_task(self._rest())
 
     def cancel(self) -> None:
