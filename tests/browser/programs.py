@@ -1,4 +1,4 @@
-"""JAX programs with named scopes, two of them of a realistic size."""
+"""JAX programs with named scopes, two of them of a realistic size, and a small HLO module."""
 
 from __future__ import annotations
 
@@ -10,6 +10,19 @@ import numpy as np
 LAYERS = 6
 WIDTH = 32
 CHANNELS = 8
+
+TINY = """HloModule tiny
+
+ENTRY %main (x: f32[8], y: f32[8]) -> f32[8] {
+  %x = f32[8]{0} parameter(0)
+  %y = f32[8]{0} parameter(1)
+  %one = f32[] constant(1)
+  %ones = f32[8]{0} broadcast(%one), dimensions={}
+  %product = f32[8]{0} multiply(%x, %ones)
+  %sum = f32[8]{0} add(%product, %y)
+  ROOT %result = f32[8]{0} tanh(%sum)
+}
+"""
 
 Step = tuple[Callable[..., Any], tuple[Any, ...]]
 

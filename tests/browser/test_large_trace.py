@@ -6,26 +6,16 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "view"))
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "view")]
+from programs import TINY
 from unpacking import payload_of
 
-PROGRAM = '''
+PROGRAM = f'''
 import xlanb
 import xlanb.notebook.widget
 
 xlanb.notebook.widget._MOST_OPS = 1
-TEXT = """HloModule tiny
-
-ENTRY %main (x: f32[8], y: f32[8]) -> f32[8] {
-  %x = f32[8]{0} parameter(0)
-  %y = f32[8]{0} parameter(1)
-  %one = f32[] constant(1)
-  %ones = f32[8]{0} broadcast(%one), dimensions={}
-  %product = f32[8]{0} multiply(%x, %ones)
-  %sum = f32[8]{0} add(%product, %y)
-  ROOT %result = f32[8]{0} tanh(%sum)
-}
-"""
+TEXT = """{TINY}"""
 widget = xlanb.explore(xlanb.trace(TEXT))
 kinds = [a["k"] for a in widget.payload["artifacts"]]
 assert "module" in kinds and "later" in kinds, kinds

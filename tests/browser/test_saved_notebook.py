@@ -16,22 +16,12 @@ import nbformat
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+from programs import TINY
 from stepper import Stepper
 
-PROGRAM = '''
+PROGRAM = f'''
 import xlanb
-widget = xlanb.explore(xlanb.Compilation("""HloModule tiny
-
-ENTRY %main (x: f32[8], y: f32[8]) -> f32[8] {
-  %x = f32[8]{0} parameter(0)
-  %y = f32[8]{0} parameter(1)
-  %one = f32[] constant(1)
-  %ones = f32[8]{0} broadcast(%one), dimensions={}
-  %product = f32[8]{0} multiply(%x, %ones)
-  %sum = f32[8]{0} add(%product, %y)
-  ROOT %result = f32[8]{0} tanh(%sum)
-}
-"""))
+widget = xlanb.explore(xlanb.Compilation("""{TINY}"""))
 widget
 '''
 STEPS = "for _ in range(200):\n    widget.step()"

@@ -189,15 +189,21 @@ def large(monkeypatch):
     return widget, Front(widget), pages
 
 
+@pytest.fixture
+def somebody(monkeypatch):
+    """Somebody works in the notebook, and nothing waits longer than for the event loop."""
+    monkeypatch.setattr(widget_module, "is_interactive", lambda: True)
+    monkeypatch.setattr(widget_module, "_FILL_AFTER", 0)
+    monkeypatch.setattr(saved, "_REST_SECONDS", 0)
+
+
 def left(widget):
     return [a["k"] for a in widget.payload["artifacts"]].count("later")
 
 
-def test_the_rest_of_a_large_trace_follows_while_it_is_open(large, monkeypatch):
+@pytest.mark.usefixtures("somebody")
+def test_the_rest_of_a_large_trace_follows_while_it_is_open(large):
     widget, front, pages = large
-    monkeypatch.setattr(widget_module, "is_interactive", lambda: True)
-    monkeypatch.setattr(widget_module, "_FILL_AFTER", 0)
-    monkeypatch.setattr(saved, "_REST_SECONDS", 0)
 
     async def session():
         widget._ipython_display_()
@@ -211,11 +217,9 @@ def test_the_rest_of_a_large_trace_follows_while_it_is_open(large, monkeypatch):
     assert len(pages[1]) > len(pages[0])
 
 
-def test_a_widget_that_was_closed_is_left_as_it_is(large, monkeypatch):
+@pytest.mark.usefixtures("somebody")
+def test_a_widget_that_was_closed_is_left_as_it_is(large):
     widget, _, pages = large
-    monkeypatch.setattr(widget_module, "is_interactive", lambda: True)
-    monkeypatch.setattr(widget_module, "_FILL_AFTER", 0)
-    monkeypatch.setattr(saved, "_REST_SECONDS", 0)
 
     async def session():
         widget._ipython_display_()
@@ -237,9 +241,9 @@ def test_a_notebook_that_is_run_as_a_whole_keeps_all_of_a_large_trace(large):
     assert len(pages) == 1
 
 
-def test_without_an_event_loop_all_of_a_large_trace_is_kept_at_once(large, monkeypatch):
+@pytest.mark.usefixtures("somebody")
+def test_without_an_event_loop_all_of_a_large_trace_is_kept_at_once(large):
     widget, _, pages = large
-    monkeypatch.setattr(widget_module, "is_interactive", lambda: True)
     widget._ipython_display_()
     assert not left(widget)
     assert len(pages) == 1
