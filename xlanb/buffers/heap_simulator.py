@@ -6,7 +6,7 @@ GlobalDecreasingSizeBestFitHeap).
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -81,6 +81,8 @@ class _Packer:
         self.size = 0
         self.largest = sorted(range(self.fixed), key=lambda k: bins[k].size)
         self.capacities = [bins[k].size for k in self.largest]
+        self.inside: list[list[tuple[int, int, int]]] = [[] for _ in bins]
+        """Offset, end and number of the blocks placed in each bin, sorted."""
 
     def pack(self, weight: Callable[[HeapBlock], int]) -> HeapPacking:
         """Place the blocks, heaviest first."""
@@ -112,47 +114,53 @@ class _Packer:
 
     def _place(self, k: int, taken: NDArray[np.bool_]) -> None:
         size = self.blocks[k].size
-        offset, _ = self._best_gap(taken & (self.home == _ARENA), size, None)
+        offset = self._in_arena(taken & (self.home == _ARENA), size)
         if offset + size > self.size:
-            found = self._in_bins(size + self.blocks[k].slack, taken)
+            found = self._in_bins(size + self.blocks[k].slack, taken.tobytes())
             if found is not None:
                 self.home[k], self.offsets[k] = found
                 self.ends[k] += found[1]
+                insort(self.inside[found[0]], (found[1], int(self.ends[k]), k))
                 return
         self.offsets[k] = offset
         self.ends[k] = offset + size
         self.size = max(self.size, offset + size)
 
-    def _in_bins(self, size: int, taken: NDArray[np.bool_]) -> tuple[int, int] | None:
-        """The bin with the smallest gap of at least `size`, and the offset in it, or None."""
+    def _in_bins(self, size: int, taken: bytes) -> tuple[int, int] | None:
+        """The bin with the smallest gap of at least `size`, and the offset in it, or None.
+
+        `taken` has a nonzero byte for each block that is in use meanwhile.
+        """
         best: tuple[int, int, int] | None = None
+        step = _step(size)
         for n in range(bisect_left(self.capacities, size), self.fixed):
             b, capacity = self.largest[n], self.capacities[n]
-            inside = taken & (self.home == b)
-            offset, gap = self._best_gap(inside, size, capacity)
-            if offset >= 0 and (best is None or gap < best[0]):
-                best = gap, b, offset
-            if not inside.any():  # later empty bins are larger
+            if taken[b]:
+                continue
+            start, is_empty = 0, True
+            for low, high, k in self.inside[b]:
+                if taken[k]:
+                    is_empty = False
+                    if size <= low - start and (best is None or low - start < best[0]):
+                        best = low - start, b, start
+                    start = max(start, -(-high // step) * step)
+            if size <= capacity - start and (best is None or capacity - start < best[0]):
+                best = capacity - start, b, start
+            if is_empty:  # later empty bins are larger
                 break
         return None if best is None else best[1:]
 
-    def _best_gap(self, taken: NDArray[np.bool_], size: int, capacity: int | None) -> tuple[int, int]:
-        """The start and length of the smallest gap of at least `size` between taken blocks.
-
-        If there is none, the offset after all blocks, or (-1, 0) if that exceeds `capacity`.
-        """
+    def _in_arena(self, taken: NDArray[np.bool_], size: int) -> int:
+        """The start of the smallest gap of at least `size` between taken blocks, or after them."""
         if not taken.any():
-            return 0, capacity or 0
+            return 0
         lows, highs = self.offsets[taken], self.ends[taken]
         order = np.lexsort((highs, lows))
-        starts = _aligned(np.maximum.accumulate(np.append(0, highs[order])), size)
-        limits = lows[order] if capacity is None else np.append(lows[order], capacity)
-        gaps = limits - starts[: len(limits)]
+        step = _step(size)
+        starts = -(-np.maximum.accumulate(np.append(0, highs[order])) // step) * step
+        gaps = lows[order] - starts[:-1]
         fitting = np.flatnonzero(gaps >= size)
-        if len(fitting):
-            best = fitting[gaps[fitting].argmin()]
-            return int(starts[best]), int(gaps[best])
-        return (int(starts[-1]), 0) if capacity is None else (-1, 0)
+        return int(starts[fitting[gaps[fitting].argmin()]] if len(fitting) else starts[-1])
 
 
 def peak(blocks: Sequence[HeapBlock]) -> int:
@@ -183,6 +191,6 @@ def _joined(intervals: Sequence[Interval]) -> list[Interval]:
     return out
 
 
-def _aligned(at: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    step = SMALL_ALIGNMENT if size <= SMALL_ALIGNMENT else ALIGNMENT
-    return -(-at // step) * step
+def _step(size: int) -> int:
+    """The alignment of a block."""
+    return SMALL_ALIGNMENT if size <= SMALL_ALIGNMENT else ALIGNMENT

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 from importlib.util import find_spec
 from itertools import starmap
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
 
@@ -103,15 +104,30 @@ def library() -> Any:
     """
     if not is_installed():
         raise missing("making machine code")
-    import llvmlite.binding
-
-    opened = ctypes.CDLL(llvmlite.binding.ffi.lib._name)  # noqa: SLF001 - what a ctypes.CDLL has too
+    opened = ctypes.CDLL(_path())
     functions = {}
     for name, (result, arguments) in _PROTOTYPES.items():
         function = opened[f"LLVMPY_{name}"]
         function.restype, function.argtypes = result, arguments
         functions[name] = function
     return SimpleNamespace(**functions)
+
+
+def _path() -> str:
+    """The path of llvmlite's library.
+
+    It is found without llvmlite's Python code, which takes longer to import than the library to
+    load.
+    """
+    spec = find_spec("llvmlite")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        for name in ("libllvmlite.so", "libllvmlite.dylib", "llvmlite.dll"):
+            path = Path(folder, "binding", name)
+            if path.is_file():
+                return str(path)
+    import llvmlite.binding
+
+    return str(llvmlite.binding.ffi.lib._name)  # noqa: SLF001 - what a ctypes.CDLL has too
 
 
 class Owned:

@@ -15,7 +15,6 @@ import ctypes
 import math
 import os
 import sys
-import sysconfig
 import threading
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -194,11 +193,7 @@ def _fields_are_where_expected() -> bool:
 
     That requires a 64-bit CPython whose objects begin with a reference count and a type.
     """
-    if (
-        sys.implementation.name != "cpython"
-        or sysconfig.get_config_var("Py_GIL_DISABLED")
-        or object.__basicsize__ != 16
-    ):
+    if sys.implementation.name != "cpython" or _is_free_threaded() or object.__basicsize__ != 16:
         return False
     probe = np.zeros((2, 3, 5), np.float32)
     seen = PyArrayObject.from_address(id(probe))
@@ -211,3 +206,12 @@ def _fields_are_where_expected() -> bool:
         and np.ndarray.__basicsize__ >= ctypes.sizeof(PyArrayObject)
         and result_memory.is_handler(seen.mem_handler or 0)
     )
+
+
+def _is_free_threaded() -> bool:
+    """Whether this is a build of CPython without the GIL."""
+    if sys.version_info < (3, 13):
+        return False
+    import sysconfig  # reading its variables takes milliseconds
+
+    return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
