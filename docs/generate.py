@@ -1,6 +1,6 @@
-"""Write the generated reference pages: `python docs/generate.py`.
+"""Write the reference pages that are made from tables, and the list of the modules of passes.
 
-A test checks that they are current.
+Run `python docs/generate.py`. A test checks that the files are current.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.purpose import drawing
 
 REFERENCE = Path(__file__).parent / "reference"
+PASS_MODULES = Path(__file__).parents[1] / "xlanb/transforms/pass_modules.py"
+_ROWS = '_ROWS = """'
+_FEW = 2
+"""Triggers of a pass that its row has: with more, the row would be too long."""
 _KEPT_BY_PASSES = (
     "The column *keeps* says which numerical properties a pass preserves. An *exact* pass preserves the bits of "
     "every element; a NaN may become another NaN. A pass that keeps *real numbers only* is exact for "
@@ -344,20 +348,35 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-PAGES = {
-    "opcodes.md": opcodes,
-    "flags.md": flags,
-    "dumps.md": dumps,
-    "tf_ops.md": tf_ops,
-    "passes.md": passes,
-    "counterexamples.md": counterexamples,
+def pass_modules() -> str:
+    """The source of `xlanb/transforms/pass_modules.py` with current rows."""
+    made = [p for p in PASSES.values() if p.__module__.startswith("xlanb.transforms.")]
+    rows = [(p.__module__.removeprefix("xlanb.transforms."), p.name, _few_triggers(p)) for p in made]
+    lines = [f"{module:<43}{name:<36}{triggers}".rstrip() for module, name, triggers in sorted(rows)]
+    head, _, rest = PASS_MODULES.read_text(encoding="utf-8").partition(_ROWS)
+    return "\n".join((f"{head}{_ROWS}", *lines, rest[rest.index('"""') :]))
+
+
+def _few_triggers(made: type[HloPass]) -> str:
+    found = sorted(o.text for o in made.triggers or ())
+    return " ".join(found) if len(found) <= _FEW else ""
+
+
+GENERATED = {
+    REFERENCE / "opcodes.md": opcodes,
+    REFERENCE / "flags.md": flags,
+    REFERENCE / "dumps.md": dumps,
+    REFERENCE / "tf_ops.md": tf_ops,
+    REFERENCE / "passes.md": passes,
+    REFERENCE / "counterexamples.md": counterexamples,
+    PASS_MODULES: pass_modules,
 }
 
 
 def main() -> None:
-    """Write every page."""
-    for name, page in PAGES.items():
-        (REFERENCE / name).write_text(page(), encoding="utf-8")
+    """Write every file."""
+    for path, text in GENERATED.items():
+        path.write_text(text(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from xlanb.hlo import HloModule, HloOpcode, parse
 from xlanb.shape import PrimitiveType
 from xlanb.tracing import Decision, Edit, current_cause, observing
 from xlanb.transforms import PASSES, HloPass, HloPassFix, HloPassPipeline
+from xlanb.transforms.pipeline import DeferredPass
 
 TEXT = """HloModule m
 
@@ -371,6 +372,29 @@ def test_the_same_pass_on_the_same_module_is_asked_once():
     once = _Counting()
     results = HloPassPipeline("p", [once, PASSES["dce"](), once]).run(parse(SORTED))
     assert (_Counting.asked, [r.name for r in results]) == (["s"], ["counting", "dce", "counting"])
+
+
+def test_a_deferred_pass_is_made_for_a_module_with_its_opcodes_or_to_be_shown():
+    _Counting.asked.clear()
+    made = []
+
+    def make():
+        made.append("made")
+        return once
+
+    once = _Counting()
+    deferred = DeferredPass("counting", _Counting.triggers, make)
+    ran = []
+    passes = HloPassPipeline("p", [deferred, PASSES["dce"]()])
+    passes.run_unwatched(parse(TEXT), ran.append)
+    assert (made, ran, _Counting.asked) == ([], ["counting", "dce"], [])
+    passes.run_unwatched(parse(SORTED), ran.append)
+    assert (len(made), _Counting.asked) == (1, ["s"])
+    assert passes.names == ["counting", "dce"]
+    assert passes == HloPassPipeline("p", [once, PASSES["dce"]()])
+    assert len(made) == 2
+    with pytest.raises(AttributeError, match="has no attribute 'passed'"):
+        _ = passes.passed
 
 
 GOLDENS = sorted(Path(__file__).parent.glob("goldens/*/*.hlo"))

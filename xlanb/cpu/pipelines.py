@@ -7,7 +7,7 @@ One table holds the order of each release of JAX. A pass that only some have is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 
 from xlanb.analysis.mixed_precision import WIDER
 from xlanb.errors import PassError, nearest
@@ -17,7 +17,8 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.dots.dot_library_rewriter import DotLibraryRewriter
 from xlanb.transforms.fusion.cpu_instruction_fusion import CpuInstructionFusion
 from xlanb.transforms.fusion.fusion_wrapper import FusionWrapper
-from xlanb.transforms.pipeline import AnyPass, HloPassPipeline
+from xlanb.transforms.pass_modules import pass_modules
+from xlanb.transforms.pipeline import AnyPass, DeferredPass, HloPassPipeline
 from xlanb.transforms.pipeline_table import Row, build
 from xlanb.transforms.simplifiers.apply_xla_transforms import ApplyXlaTransforms
 from xlanb.transforms.simplifiers.hlo_cse import HloCse
@@ -290,7 +291,7 @@ def _build(row: Row, *, release: str, several: bool) -> AnyPass | None:
     def names(part: str) -> list[str]:
         return [options.get(n, n) for n in _in_release(part, release) if n not in skip]
 
-    return build(row, names, _named)
+    return build(row, names, _member)
 
 
 def _in_release(row: str, release: str) -> list[str]:
@@ -300,9 +301,17 @@ def _in_release(row: str, release: str) -> list[str]:
 
 
 @cache
-def _named(name: str) -> HloPass:
-    """A pass by name or by name@variant.
+def _member(name: str) -> HloPass | DeferredPass:
+    """A pass by name or by name@variant; deferred if its triggers are known without it.
 
     It is the same object each time, so that a pipeline recognizes repeated passes.
     """
+    listed = pass_modules().get(name)
+    triggers = listed.triggers if listed is not None else None
+    return _named(name) if triggers is None else DeferredPass(name, triggers, partial(_named, name))
+
+
+@cache
+def _named(name: str) -> HloPass:
+    """The pass itself."""
     return _VARIANTS[name]() if name in _VARIANTS else PASSES[name]()

@@ -2,20 +2,18 @@
 
 A pass is a frozen dataclass: its class attribute `name` is XLA's string, its fields are its
 options, and `apply` rewrites a module in place through the mutators of HloComputation. Giving the
-class a name registers it; there is no other list.
+class a name registers it; pass_modules.py says which module to import for it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import re
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any, ClassVar, Final, final
 
@@ -29,6 +27,7 @@ from xlanb.hlo.verifier import verify_layouts
 from xlanb.hooks import Hook
 from xlanb.lazy_dataclass import dataclass
 from xlanb.tracing import because, is_observed
+from xlanb.transforms.pass_modules import pass_modules
 from xlanb.transforms.purpose import purpose_of
 from xlanb.transforms.side_effects import Effects, certain_effects, lost
 from xlanb.transforms.verdict import EXACT, Verdict
@@ -244,65 +243,38 @@ higher_passes: Final[Hook[[str], None]] = Hook("transforms.higher_passes")
 """Imports the modules of higher layers that define the named pass; all of them if it is empty."""
 
 
-_NAME = re.compile(rb'^    name = "([^"\n]+)"$', re.MULTILINE)
-"""The line of a class that sets the name of its pass."""
-
-
-def _modules_by_pass(package: str) -> dict[str, str]:
-    """Return the module that defines each pass, by name; empty if there are no sources."""
-    found: dict[str, str] = {}
-    for folder in map(Path, import_module(package).__path__):
-        for file in sorted(folder.rglob("*.py")):
-            module = ".".join((package, *file.relative_to(folder).with_suffix("").parts))
-            found |= dict.fromkeys((name.decode() for name in _NAME.findall(file.read_bytes())), module)
-    return found
-
-
 class PassRegistry(Mapping[str, type[HloPass]]):
     """Every pass by XLA's name; each class with a name is an entry.
 
-    The first lookup of a name imports the module of this package that defines the pass. A lookup of
-    an unknown name, and iteration, import all modules of this package and of higher layers.
+    The first lookup of a name imports the module that defines the pass (see pass_modules.py). A
+    lookup of an unknown name, and iteration, import all modules of this package and of higher
+    layers.
     """
 
     def __init__(self, package: str) -> None:
         self._package = package
-        self._own_loaded = False
         self._loaded = False
-        self._modules: dict[str, str] | None = None
-
-    def _load_own(self) -> dict[str, type[HloPass]]:
-        if not self._own_loaded:
-            package = import_module(self._package)
-            for found in walk_packages(package.__path__, f"{self._package}."):
-                import_module(found.name)
-            self._own_loaded = True
-        return _REGISTRY
-
-    def _import_module_of(self, name: str) -> None:
-        """Import the module that defines a pass, if there is one."""
-        if self._modules is None:
-            self._modules = _modules_by_pass(self._package)
-        module = self._modules.get(name)
-        if module is not None:
-            import_module(module)
 
     def _load(self) -> dict[str, type[HloPass]]:
         if not self._loaded:
-            self._load_own()
+            package = import_module(self._package)
+            for found in walk_packages(package.__path__, f"{self._package}."):
+                import_module(found.name)
             higher_passes("")
             self._loaded = True
         return _REGISTRY
 
     def _find(self, name: str) -> type[HloPass] | None:
-        passes = _REGISTRY
-        if name not in passes and name:
-            self._import_module_of(name)
-        if name not in passes and name:
+        if name in _REGISTRY or not name or self._loaded:
+            return _REGISTRY.get(name)
+        listed = pass_modules().get(name)
+        if listed is not None:
+            import_module(listed.module)
+        else:
             higher_passes(name)
-        if name not in passes:
-            self._load_own()
-        return passes.get(name)
+        if name not in _REGISTRY:
+            self._load()
+        return _REGISTRY.get(name)
 
     def __getitem__(self, name: str) -> type[HloPass]:
         """The pass of this name.

@@ -14,16 +14,27 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import field
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from xlanb.display import Displayable
 from xlanb.errors import PassError, nearest
 from xlanb.gc_thresholds import raised_gc_thresholds
 from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.lazy_dataclass import dataclass
 from xlanb.tracing import Decision, Predicate, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass, PassRegistry, PassResult, execute
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class DeferredPass:
+    """A member of a pipeline that need not exist before it runs: most modules lack its triggers."""
+
+    name: str
+    triggers: frozenset[HloOpcode]
+    make: Callable[[], HloPass]
+    """Returns the same pass each time."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +42,19 @@ class HloPassPipeline(Displayable):
     """Passes and pipelines that run one after another."""
 
     name: str
-    passes: tuple[AnyPass, ...] = ()
+    passes: tuple[AnyPass, ...]
 
-    def __init__(self, name: str, passes: Iterable[AnyPass] = ()) -> None:
+    def __init__(self, name: str, passes: Iterable[AnyPass | DeferredPass] = ()) -> None:
         object.__setattr__(self, "name", name)
-        object.__setattr__(self, "passes", tuple(passes))
+        object.__setattr__(self, "_members", tuple(passes))
+
+    def __getattr__(self, name: str) -> Any:
+        """Create `passes` when they are first asked for."""
+        if name != "passes" or "_members" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        made = tuple([p.make() if isinstance(p, DeferredPass) else p for p in self.__dict__["_members"]])
+        object.__setattr__(self, "passes", made)
+        return made
 
     # -- running -----------------------------------------------------------------------------------
 
@@ -260,7 +279,7 @@ def _walk(
 
 
 def _run_through(
-    target: AnyPass,
+    target: AnyPass | DeferredPass,
     module: HloModule,
     path: tuple[str, ...],
     iteration: int,
@@ -273,7 +292,7 @@ def _run_through(
     """
     if isinstance(target, HloPassPipeline):
         inside = (*path, target.name)
-        for p in target.passes:
+        for p in target.__dict__["_members"]:
             _run_through(p, module, inside, iteration, walk)
         return
     if isinstance(target, HloPassFix):
@@ -283,7 +302,8 @@ def _run_through(
     idle, passed = walk
     version, triggers = module.version, target.triggers
     if idle.get(id(target)) != version and (triggers is None or not triggers.isdisjoint(module.opcodes)):
-        execute(target, module, path, iteration, snapshots=False)
+        hlo_pass = target.make() if isinstance(target, DeferredPass) else target
+        execute(hlo_pass, module, path, iteration, snapshots=False)
         if module.version == version:
             idle[id(target)] = version
     passed(target.name)

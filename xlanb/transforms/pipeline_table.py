@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from xlanb.transforms.base import HloPass
-from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
+from xlanb.transforms.pipeline import AnyPass, DeferredPass, HloPassFix, HloPassPipeline
 
 Row: TypeAlias = tuple[str, tuple[object, ...]]
 """A pipeline's name, and its parts: names of passes in one string, or rows of nested pipelines."""
 
 
-def build(row: Row, names_of: Callable[[str], Iterable[str]], named: Callable[[str], HloPass]) -> AnyPass | None:
+def build(
+    row: Row, names_of: Callable[[str], Iterable[str]], named: Callable[[str], HloPass | DeferredPass]
+) -> AnyPass | None:
     """Build the pipeline of a row; None if no pass of it is left.
 
     Args:
@@ -26,7 +28,7 @@ def build(row: Row, names_of: Callable[[str], Iterable[str]], named: Callable[[s
         named: returns the pass of a name, or of a name with a variant.
     """
     title, parts = row
-    passes: list[AnyPass] = []
+    passes: list[AnyPass | DeferredPass] = []
     for part in parts:
         if isinstance(part, tuple):
             inner = build((str(part[0]), part[1]), names_of, named)

@@ -210,7 +210,7 @@ def _fields_are_where_expected() -> bool:
 
 def _is_free_threaded() -> bool:
     """Whether this is a build of CPython without the GIL."""
-    if sys.version_info < (3, 13):
+    if not hasattr(sys, "_is_gil_enabled"):  # older than 3.13
         return False
     import sysconfig  # reading its variables takes milliseconds
 
