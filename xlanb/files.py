@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
-import tempfile
 import weakref
 from pathlib import Path
 from typing import BinaryIO
@@ -85,6 +83,8 @@ class TemporaryFolder:
     """A temporary folder that is deleted when this object is, or when Python exits."""
 
     def __init__(self, path: Path) -> None:
+        import shutil
+
         self.path = path
         self._end = weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
 
@@ -127,6 +127,8 @@ def replace_file(path: Path, content: bytes) -> None:
     Raises:
         OSError: the disk refuses the write; no partial file is left.
     """
+    import tempfile  # with shutil it takes longer to import than most files to read
+
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
     try:
