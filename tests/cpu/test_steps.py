@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.places import displaced
 from xlanb.codegen.types import I32, I64, PTR
 from xlanb.codegen.values import Value
+from xlanb.cpu import compiler
+from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.codegen.static_calls import DIRECT, StaticCall, Word, static_calls
 from xlanb.cpu.codegen.steps import ARGS, CONSTANTS, STEPS, TABLE, TEMP, Address
 from xlanb.cpu.codegen.units import Unit
@@ -98,6 +101,31 @@ def test_saved_code_has_its_table_and_the_routine(tmp_path: Path) -> None:
     exe.save(tmp_path / "m.xlanb")
     x = np.linspace(-4, 4, 1 << 20, dtype=np.float32).reshape(1024, 1024)
     np.testing.assert_array_equal(xlanb.load(tmp_path / "m.xlanb")(x), exe(x))
+
+
+@pytest.mark.parametrize("name", ["exponential_transpose_fusion", "v"])
+def test_a_kernel_that_needs_passes_is_a_step_of_another_module(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def emitted(*args: Any, **options: Any) -> Program:
+        made = emit_program(*args, **options)
+        f = next(f for f in made.module.functions if f.name == name)
+        f.ready, f.written = False, None
+        return made
+
+    monkeypatch.setattr(compiler, "emit_program", emitted)
+    exe = _compiled(_MIXED)
+    own, _ = _modules(exe)
+    assert any(f"@{TABLE} = constant" in u.text for u in own)
+    called = f"{name}.part" if name.startswith("exponential") else f"{name}.body"
+    assert [f"define void @{called}(" in u.text for u in own if not u.ready] == [True]
+    assert not any(f"define void @{name}" in u.text for u in own if u.ready)
+    a, b = np.ones((1024, 1000), np.float32), np.arange(40, 0, -1, dtype=np.float32)
+    expected = [np.exp(a).T, np.sort(b) * (np.arange(40)[::-1] % 10)]
+    exe.save(tmp_path / "m.xlanb")
+    for run in (exe, xlanb.load(tmp_path / "m.xlanb")):
+        for found, value in zip(run(a, b), expected, strict=True):
+            np.testing.assert_allclose(found, value, rtol=1e-5)
 
 
 def test_the_names_of_the_table_and_the_routine_may_be_those_of_instructions() -> None:

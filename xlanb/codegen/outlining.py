@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from xlanb.codegen.control import CodeRegion
@@ -183,8 +183,12 @@ def definitions(f: Function) -> dict[str, Definition]:
 
 
 def unpacking(f: Function) -> dict[str, Definition]:
-    """The same for a ready function that loads its pointers from a table, as the pool calls it."""
+    """The same for a function that loads its pointers from a table, as the pool calls it."""
     made = definitions(f)
+    if not f.ready:  # LLVM's passes need the noalias attributes of its parameters
+        own = replace(made[f.name], name=f"{f.name}.body")
+        given = ", ".join(f"{p.type.text} %{p.name}" for p in f.parameters)
+        return {**made, own.name: own, f.name: _unpacked(f.name, f.parameters, own.name, given)}
     entry, *body = made[f.name].lines
     lines = [entry, *_unpack(f.parameters), *body]
     return {**made, f.name: Definition(f.name, _THUNK_PARAMETERS, f.attributes, lines, f.symbols)}
@@ -207,9 +211,13 @@ def _without_branch(line: str) -> str:
 def _thunk(part: Outlined, parameters: Sequence[Parameter]) -> Definition:
     """The function that the pool calls: it loads the pointers of a part from their table."""
     given = "".join(f"{p.type.text} %{p.name}, " for p in parameters)
-    call = f"  call void @{part.name}({given}i64 %lo, i64 %hi, i64 %slot)"
-    lines = [*_unpack(parameters), call, "  ret void", "}"]
-    return Definition(thunk(part), _THUNK_PARAMETERS, "noinline optnone nounwind", lines, {part.name})
+    return _unpacked(thunk(part), parameters, part.name, f"{given}i64 %lo, i64 %hi, i64 %slot")
+
+
+def _unpacked(name: str, parameters: Sequence[Parameter], called: str, given: str) -> Definition:
+    """A function that loads pointers from a table and calls another one."""
+    lines = [*_unpack(parameters), f"  call void @{called}({given})", "  ret void", "}"]
+    return Definition(name, _THUNK_PARAMETERS, "noinline optnone nounwind", lines, {called})
 
 
 def _unpack(parameters: Sequence[Parameter]) -> list[str]:

@@ -177,10 +177,10 @@ def steps_of(module: ModuleBuilder, run: Function, calls: Sequence[ProgramStep])
     """The calls of a program as a table.
 
     At least one kernel must be shared by threads, or no kernel may have code of its own. Returns
-    None for other programs, and if a kernel needs LLVM's passes.
+    None for other programs, and if all kernels need LLVM's passes, which then see `run` too.
     """
     kernels = {f.name: f for f in module.functions if f is not run}
-    if not calls or any(not f.ready for f in kernels.values()):
+    if not calls or not any(f.ready for f in kernels.values()):
         return None
     has_pool = PARALLEL in module.declarations
     steps = ProgramSteps(has_pool=has_pool)

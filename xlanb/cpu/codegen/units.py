@@ -146,8 +146,7 @@ def _of_steps(module: ModuleBuilder, target: Target, steps: ProgramSteps, run: F
 
 def _part(f: Function) -> _Piece:
     """Only the part of a kernel that threads share, which the table calls."""
-    name = thunk(f.outlined[0])
-    return _piece(f, {name: f.definitions()[name]})
+    return _piece(f, {name: d for name, d in f.definitions().items() if name != f.name}, ready=f.ready)
 
 
 def _joined(run: Function, kernel: Function, call: ProgramStep) -> _Piece:
