@@ -25,6 +25,16 @@ def test_wait_returns_when_the_work_has_ended_and_may_be_called_again():
     assert done == [True]
 
 
+def test_a_caller_may_wait_for_the_beginning_only():
+    begun, go_on = [], Latch()
+    helper = Helper(lambda: (begun.append(True), go_on.wait(60)))
+    helper.begin()
+    assert active() == [helper]
+    go_on.set()
+    helper.wait()
+    assert begun == [True]
+
+
 def test_a_signal_that_does_not_wake_the_waiting_thread_interrupts_it_still():
     # interrupt_main sets a signal and wakes no thread, like a signal just before the wait sleeps.
     begun, release, ended, main = threading.Event(), threading.Event(), [], threading.get_ident()

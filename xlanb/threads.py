@@ -125,7 +125,7 @@ class Helper:
         self._work, self._is_daemon = work, daemon
         self._claim: dict[str, str] = {}
         """Whether `_run` or `stop` came first; `setdefault` is atomic under interrupts."""
-        self._ended = Latch()
+        self._begun, self._ended = Latch(), Latch()
 
     def start(self) -> None:
         """Start the thread.
@@ -141,7 +141,19 @@ class Helper:
             _ACTIVE.discard(self)
             raise
 
+    def begin(self) -> None:
+        """Start the thread, and wait until it runs.
+
+        Else a caller that goes on in Python holds the lock of the interpreter for milliseconds.
+
+        Raises:
+            RuntimeError: there can be no more threads.
+        """
+        self.start()
+        self._begun.wait()
+
     def _run(self) -> None:
+        self._begun.set()
         if self._claim.setdefault("by", "run") == "run":
             try:
                 self._work()

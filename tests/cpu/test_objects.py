@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import gc
 import os
 import sys
 import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +24,7 @@ from xlanb.cpu.machine import limits
 from xlanb.cpu.object_cache import ObjectCache
 from xlanb.cpu.runtime.bridge import bridge
 from xlanb.errors import CompilationError, FlagError
+from xlanb.threads import active
 
 CHAIN = """HloModule chain
 
@@ -248,11 +251,28 @@ def test_a_failed_unit_lets_no_thread_begin_another(monkeypatch):
     assert 1 <= len(begun) <= 2
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_is_to_be_done_meanwhile_is_done_once(threads):
+    target, done = replace(jit.host(), threads=threads), []
+    for units in (_heavy(2), _heavy(1), []):
+        assert len(objects.compile_units(units, target, partial(done.append, len(units)))) == len(units)
+    assert done == [2, 1, 0]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_error_meanwhile_leaves_no_thread_behind(threads):
+    target = replace(jit.host(), threads=threads)
+    with pytest.raises(ZeroDivisionError):
+        objects.compile_units(_heavy(8), target, lambda: 1 // 0)
+    assert active() == []
+
+
 def test_without_threads_one_compiles_everything(monkeypatch):
-    def start(_: threading.Thread) -> None:
+    def start(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(_thread, "start_new_thread", start)
     target = replace(jit.host(), threads=2)
     assert len(objects.compile_units(_heavy(3), target)) == 3
     with pytest.raises(CompilationError, match=r"nests too deep.*ulimit"):

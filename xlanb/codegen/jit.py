@@ -31,6 +31,12 @@ def host() -> Target:
     """The machine of this process; without llvmlite a generic x86-64, whose code cannot be run."""
     if not llvm.is_installed():
         return _READ_ONLY
+    with _LOCK:
+        return _host()
+
+
+@cache
+def _host() -> Target:
     c = llvm.library()
     c.InitializeNativeTarget()
     c.InitializeNativeAsmPrinter()

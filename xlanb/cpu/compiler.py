@@ -28,6 +28,7 @@ from xlanb.cpu.object_code import ObjectCode, check_name, object_code
 from xlanb.cpu.pipelines import pipeline
 from xlanb.cpu.runtime import pool
 from xlanb.cpu.shortage import check_ranks, check_sizes
+from xlanb.cpu.warm_up import warm_up
 from xlanb.errors import CompilationError, HloVerifierError, OutOfMemoryError, UnimplementedError, XlanbError
 from xlanb.gc_thresholds import raised_gc_thresholds
 from xlanb.hlo import parse
@@ -198,6 +199,7 @@ def _stages(module: HloModule, options: CompileOptions, *, recorded: bool) -> St
     Unless `recorded`, no stages are made, and the caller disables garbage collection.
     """
     check_ranks(module)
+    warm_up()
     source, module = module, module.clone()
     ran: list[str] = []
     placement = DevicePlacement(module)

@@ -368,10 +368,12 @@ class Executable(Displayable):
 
         `host` is the address of a function to use instead of `xlanb.host`.
         """
-        own = program.symbols | {symbol: h.address for symbol, h in self._host.items()}
-        symbols = own | library.symbols(program.module.declarations)
-        if host:
-            symbols[HOST] = host
+
+        def symbols() -> dict[str, int]:
+            own = program.symbols | {symbol: h.address for symbol, h in self._host.items()}
+            given = {HOST: host} if host else {}
+            return own | library.symbols(program.module.declarations) | given
+
         return library.load(program, symbols, (program.constants, self._host))
 
     @cached_property

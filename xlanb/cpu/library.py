@@ -6,7 +6,7 @@ Routines are compiled and linked once per process (see codegen.routines).
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from xlanb.codegen import jit
@@ -17,6 +17,7 @@ from xlanb.cpu import lapack_calls
 from xlanb.cpu.codegen.program import Program
 from xlanb.cpu.codegen.steps import STEPS, image
 from xlanb.cpu.objects import compile_units
+from xlanb.cpu.runtime import bridge as bridges
 from xlanb.cpu.runtime import pool
 from xlanb.cpu.runtime.bridge import bridge
 from xlanb.cpu.runtime.guard import HOST
@@ -56,25 +57,31 @@ class ProgramCode:
 _RUN = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
 
 
-def load(program: Program, symbols: Mapping[str, int], kept: Any = None) -> ProgramCode:
-    """Load a program; `symbols` and `kept` are as in LoadedCode.
+def load(program: Program, symbols: Callable[[], Mapping[str, int]], kept: Any = None) -> ProgramCode:
+    """Load a program; `symbols` returns what LoadedCode takes, and `kept` is as there.
+
+    The symbols of a process's first program take a while; meanwhile another thread compiles.
 
     Raises:
         CompilationError: LLVM rejects the IR, or a symbol is missing.
     """
+    given: dict[str, int] = {}
     units, steps = program.parts()
     target = program.target
     own = [u for u in units if not u.shared]
     routines = [u for u in units if u.shared]
     missing = [u for u in routines if (target, u.text) not in _ROUTINES]
-    made = iter(compile_units([*own, *missing], target))
+    is_first = not bridges.is_loaded()
+    made = iter(compile_units([*own, *missing], target, (lambda: given.update(symbols())) if is_first else None))
+    if not is_first:
+        given.update(symbols())
     objects = [next(made) for _ in own]
     if missing:
         code = jit.LoadedCode(list(made), [u.shared for u in missing], bridge().symbols(ATTENTION, CHECK))
         for u in missing:
             _ROUTINES.setdefault((target, u.text), (code, code.address(u.shared)))
     found = {u.shared: _ROUTINES[target, u.text] for u in routines}
-    addresses = {**{name: address for name, (_, address) in found.items()}, **symbols}
+    addresses = {**{name: address for name, (_, address) in found.items()}, **given}
     used = [code for code, _ in found.values()]
     if steps is None:
         code = jit.LoadedCode(objects, ["run"], addresses, (kept, used))

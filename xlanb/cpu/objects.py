@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xlanb.codegen import llvm
 from xlanb.codegen.cpus import thread_count
@@ -40,15 +40,17 @@ _TWO_THREADS = 150.0
 """Total weight (see Unit) of modules from which on a second thread pays."""
 
 
-def compile_units(units: Sequence[Unit], target: Target) -> list[bytes]:
+def compile_units(units: Sequence[Unit], target: Target, meanwhile: Callable[[], object] | None = None) -> list[bytes]:
     """The object file of each module, in order.
+
+    `meanwhile` is called once, while other threads compile if there may be any.
 
     Raises:
         CompilationError: LLVM rejects the IR.
     """
     disks = _disks(units, target)
     found = [disk.get(u.text, ready=u.ready) if disk else None for u, disk in zip(units, disks, strict=True)]
-    made = iter(_compile([u for u, data in zip(units, found, strict=True) if data is None], target))
+    made = iter(_compile([u for u, data in zip(units, found, strict=True) if data is None], target, meanwhile))
     out = []
     for u, disk, known in zip(units, disks, found, strict=True):
         data = next(made) if known is None else known
@@ -67,14 +69,17 @@ def _disks(units: Sequence[Unit], target: Target) -> list[ObjectCache | None]:
     return [shared if u.shared or u.everywhere else None for u in units]
 
 
-def _compile(units: Sequence[Unit], target: Target) -> list[bytes]:
-    threads = min(target.threads, thread_count())
-    if len(units) < 2 or threads < 2 or sum(u.weight for u in units) < _TWO_THREADS:
-        return [compile_unit(u, target) for u in units]
+def _compile(units: Sequence[Unit], target: Target, meanwhile: Callable[[], object] | None) -> list[bytes]:
+    if meanwhile is not None:
+        busy = len(units) + 1
+    else:
+        busy = len(units) if sum(u.weight for u in units) >= _TWO_THREADS else 1
     batch = _Batch(units, target)
-    helpers = [Helper(batch.help) for _ in range(min(threads, len(units)) - 1)]
+    helpers = [Helper(batch.help) for _ in range(min(target.threads, thread_count(), busy) - 1)]
     try:
-        _start(helpers)
+        _start(helpers, begin=meanwhile is not None)
+        if meanwhile is not None:
+            meanwhile()
         batch.work()
     finally:
         batch.close()
@@ -83,11 +88,11 @@ def _compile(units: Sequence[Unit], target: Target) -> list[bytes]:
     return batch.objects()
 
 
-def _start(helpers: Sequence[Helper]) -> None:
-    """Start as many threads as possible."""
+def _start(helpers: Sequence[Helper], *, begin: bool) -> None:
+    """Start as many threads as possible; wait until they begin if the caller goes on in Python."""
     try:
         for h in helpers:
-            h.start()
+            h.begin() if begin else h.start()
     except RuntimeError as error:
         _LOG.info("LLVM runs on fewer than %d threads: %s", len(helpers) + 1, error)
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from xlanb.cpu.compiler import CompileOptions, chosen_pipeline, compile_module, compile_steps, remember, restore
 from xlanb.cpu.executable import Executable
+from xlanb.cpu.warm_up import warm_up
 from xlanb.debug_options import DebugOptions, current, in_force
 from xlanb.errors import InternalError, PassError, XlanbError
 from xlanb.hlo import HloModule
@@ -140,6 +141,7 @@ def compiled_text(text: str, read: Callable[[], HloModule]) -> Executable:
         options, watched = options_in_force(), is_observed() or flags.writes_dumps
         found = restore(text, read, options) if not watched else None
     if found is None:
+        warm_up()
         module = read()
         executable = compiled(module)
         if not watched:

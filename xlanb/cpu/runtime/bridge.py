@@ -114,6 +114,11 @@ def bridge() -> Bridge:
         return _bridge()
 
 
+def is_loaded() -> bool:
+    """Whether there is one already."""
+    return bool(_bridge.cache_info().currsize)
+
+
 @cache
 def _bridge() -> Bridge:
     made = Bridge()
