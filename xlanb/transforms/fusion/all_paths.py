@@ -87,9 +87,8 @@ class AllPaths:
             c = todo.pop()
             if c is producer or (known := self._walked.get((producer, c))) is True:
                 continue
-            refused = self._refused_by(c)
-            on_path = [o for o in dict.fromkeys(c.operands) if self._leads(producer, o)]
-            if known is False or any(o in self._forbidden or o in refused for o in on_path):
+            on_path = None if known is False else self._on_path(producer, c)
+            if on_path is None:
                 self._walked[producer, c] = self._walked[producer, consumer] = False
                 return False
             todo += on_path
@@ -97,6 +96,18 @@ class AllPaths:
             # path as walked.
             self._walked[producer, c] = True
         return True
+
+    def _on_path(self, producer: HloInstruction, consumer: HloInstruction) -> list[HloInstruction] | None:
+        """The operands that depend on `producer`; None if one of them cannot be fused."""
+        refused, found = self._refused_by(consumer), []
+        if producer in refused:  # a tuple of all results refuses hundreds
+            return None
+        for o in dict.fromkeys(consumer.operands):
+            if self._leads(producer, o):
+                if o in self._forbidden or o in refused:
+                    return None
+                found.append(o)
+        return found
 
     def _leads(self, a: HloInstruction, b: HloInstruction) -> bool:
         """Whether `b` depends on `a`.
