@@ -196,7 +196,8 @@ def _of_concrete(tf: Any, function: Any, name: str) -> tuple[Graph, dict[str, An
         if variable is not None:
             new = _free_name(variable.name, nodes, values)
             renamed[placeholder] = new
-            values[new], bound[new] = variable.numpy(), variable
+            # a read-only view of the value, which assignments leave as it is
+            values[new], bound[new] = np.asarray(variable.read_value()), variable
             _be_variable(tf, nodes[placeholder], variable, new)
         elif placeholder in nodes and _table_types(definition, placeholder, value):
             _be_table(tf, definition, nodes[placeholder], value)

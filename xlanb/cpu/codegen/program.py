@@ -43,6 +43,7 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.lazy_dataclass import dataclass
 from xlanb.memory import out_of_memory
 from xlanb.shape import PrimitiveType
+from xlanb.shape.literal import aligned_zeros
 
 EXTERNAL_BYTES = 4096
 """Larger constants, in bytes, are not put in the IR: the executable keeps their memory."""
@@ -510,13 +511,16 @@ def _laid_out(i: HloInstruction) -> NDArray[np.uint8]:
 
 
 def _aligned_bytes(i: HloInstruction) -> NDArray[np.uint8]:
-    """The bytes of a constant, aligned to a cache line.
+    """The bytes of a constant, aligned to a cache line; its own memory if possible.
 
     Elided constants are zeros, which take no memory until they are read.
     """
     size = i.shape.byte_size
-    memory = np.zeros(size + 64, np.uint8)
-    aligned = memory[-memory.ctypes.data % 64 :][:size]
-    if not i.literal.is_elided:
-        aligned[:] = _laid_out(i)
+    if i.literal.is_elided:
+        return aligned_zeros(size, np.uint8)
+    data = _laid_out(i)
+    if data.ctypes.data % ALIGNMENT == 0:
+        return data
+    aligned = aligned_zeros(size, np.uint8)
+    aligned[:] = data
     return aligned

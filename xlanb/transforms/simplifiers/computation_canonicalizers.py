@@ -10,6 +10,8 @@ Source: xla/hlo/transforms/literal_canonicalizer.h, shape_canonicalizer.h.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.lazy_dataclass import dataclass
@@ -37,9 +39,9 @@ class LiteralCanonicalizer(HloPass):
     min_size_bytes: int = 1024
 
     def apply(self, module: HloModule) -> None:
-        pool: dict[tuple[Shape, bytes], Literal] = {}
+        pool: dict[tuple[Shape, Hashable], Literal] = {}
         for i in module.instructions():
             if i.opcode is O.CONSTANT and i.shape.is_array and i.shape.byte_size >= self.min_size_bytes:
                 literal = i.literal
                 if not literal.is_elided:
-                    i.attributes["literal"] = pool.setdefault((i.shape, literal.array.tobytes()), literal)
+                    i.attributes["literal"] = pool.setdefault((i.shape, literal.bits), literal)

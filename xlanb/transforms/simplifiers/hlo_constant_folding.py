@@ -75,7 +75,7 @@ class HloConstantFolding(HloPass):
             # why.
             _report(i, "the evaluator can compute its value", str(error).splitlines()[0])
             return
-        i.parent.replace(i, i.parent.constant(Literal(i.array_shape, value), like=i))
+        i.parent.replace(i, i.parent.constant(Literal(i.array_shape, value, is_own=True), like=i))
 
 
 def _report(i: HloInstruction, condition: str, found: str) -> None:

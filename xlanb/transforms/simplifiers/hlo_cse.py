@@ -328,11 +328,7 @@ class _Keys:
         if i.opcode is HloOpcode.CONSTANT:
             # Literals that differ only in layout are equal.
             literal = i.literal
-            return (
-                (literal,)
-                if self.is_layout_sensitive or not i.shape.is_array or literal.is_elided
-                else literal.array.tobytes()
-            )
+            return (literal,) if self.is_layout_sensitive or not i.shape.is_array or literal.is_elided else literal.bits
         given = i.attributes
         if not given:
             return ()

@@ -18,6 +18,8 @@ from xlanb.cpu.emitters.matmul.plan import MatmulPlan, packed
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import Literal
+from xlanb.shape.literal import aligned_zeros
+from xlanb.shape.shape import of_array
 
 
 def with_literal(
@@ -33,7 +35,8 @@ def with_literal(
     if found is None:
         return None
     made, copy, count = found
-    literal = Literal.of(_arranged(copy, _elements(held)[first:], count))
+    arranged = _arranged(copy, _elements(held)[first:], count)
+    literal = Literal(of_array(arranged), arranged, is_own=True)
     name = f"{held.name}.packed"
     constant = HloInstruction(name, Op.CONSTANT, literal.shape, (), {"literal": literal}, held.parent)
     e.f.decided("b", "packed at compile time", f"a constant of {literal.array.nbytes} bytes")
@@ -48,7 +51,7 @@ def _elements(i: HloInstruction) -> NDArray[Any]:
 
 def _arranged(copy: Copy, source: NDArray[Any], count: int) -> NDArray[Any]:
     """The array that the copy produces; zeros where it writes nothing."""
-    made, item = np.zeros(count, source.dtype), source.itemsize
+    made, item = aligned_zeros(count, source.dtype), source.itemsize
     sizes = [axis.size for axis in copy.axes]
     to = as_strided(made, sizes, [axis.c * item for axis in copy.axes])
     to[...] = as_strided(source, sizes, [axis.a * item for axis in copy.axes])
