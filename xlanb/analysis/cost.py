@@ -9,7 +9,6 @@ Source: xla/service/hlo_cost_analysis.h.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import astuple
 
@@ -19,6 +18,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import BY_TEXT
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.lazy_dataclass import dataclass
+from xlanb.patterns import pattern
 from xlanb.shape import ArrayShape, Shape
 
 
@@ -95,7 +95,7 @@ _FREE = frozenset(
     )
 )
 _CONTROL = frozenset((O.CALL, O.WHILE, O.CONDITIONAL, O.ASYNC_START, O.ASYNC_UPDATE, O.ASYNC_DONE))
-_TRIP_COUNT = re.compile(r'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d+)')
+_TRIP_COUNT = pattern(r'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d+)')
 
 
 def known_trip_count(loop: HloInstruction) -> int | None:

@@ -7,16 +7,16 @@ Source: xla/hlo/ir/hlo_input_output_alias_config.h.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from xlanb.hlo.module import HloModule
 from xlanb.lazy_dataclass import dataclass
+from xlanb.patterns import pattern
 
 Leaf = tuple[int, ...]
 _INDEX = r"\{([\d,\s]*)\}"
-_ALIAS = re.compile(rf"{_INDEX}\s*:\s*\(\s*(\d+)\s*,\s*{_INDEX}\s*(?:,\s*([\w-]+)\s*)?\)")
-_DONOR = re.compile(rf"\(\s*(\d+)\s*,\s*{_INDEX}\s*\)")
+_ALIAS = pattern(rf"{_INDEX}\s*:\s*\(\s*(\d+)\s*,\s*{_INDEX}\s*(?:,\s*([\w-]+)\s*)?\)")
+_DONOR = pattern(rf"\(\s*(\d+)\s*,\s*{_INDEX}\s*\)")
 
 
 @dataclass(frozen=True, order=True)

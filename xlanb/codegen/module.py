@@ -5,13 +5,13 @@ It holds symbols, globals, declarations and debug locations.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from xlanb.codegen.costs import Costs
 from xlanb.codegen.function import PARALLEL, Function, Parameter
 from xlanb.codegen.polling import ATTENTION, CHECK
+from xlanb.patterns import pattern
 
 # An HLO instruction may be called "log" or "memcpy": its kernel must not take the name of the C
 # library's function.
@@ -22,7 +22,7 @@ _C_LIBRARY = frozenset(
     for suffix in ("", "f")
 ) | {"memcpy", "memset", "memmove"}
 
-_PLAIN = re.compile(r"[^A-Za-z0-9_.\-]")
+_PLAIN = pattern(r"[^A-Za-z0-9_.\-]")
 
 
 class CodegenTarget(Protocol):

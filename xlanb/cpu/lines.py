@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from xlanb.codegen.plan import KernelPlan
 from xlanb.cpu.records import CodeRecord
 from xlanb.hlo.records import ModuleRecord
+from xlanb.patterns import pattern
 
-_LOCATION = re.compile(r"^!(\d+) = (?:distinct )?!DILocation\(line: (\d+)", re.MULTILINE)
-_MARK = re.compile(r", !dbg !(\d+)")
-_DEFINE = re.compile(r'^define .*?@"?([^"(]+)"?\(', re.MULTILINE)
-_LOC = re.compile(r"^\s+\.loc\s+\d+\s+(\d+)")
-_LABEL = re.compile(r"^([A-Za-z_][\w.$]*):")
+_LOCATION = pattern(r"^!(\d+) = (?:distinct )?!DILocation\(line: (\d+)", re.MULTILINE)
+_MARK = pattern(r", !dbg !(\d+)")
+_DEFINE = pattern(r'^define .*?@"?([^"(]+)"?\(', re.MULTILINE)
+_LOC = pattern(r"^\s+\.loc\s+\d+\s+(\d+)")
+_LABEL = pattern(r"^([A-Za-z_][\w.$]*):")
 
 
 def line_numbers(module: ModuleRecord) -> dict[str, int]:

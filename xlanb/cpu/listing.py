@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from xlanb.lazy_dataclass import dataclass
+from xlanb.patterns import pattern
 
 COLUMNS = ("line", "function", "instruction", "operands", "hlo", "vector_bits", "loop")
 
@@ -40,11 +41,11 @@ _LLVM = _Language(
 _LANGUAGES = {"asm": _ASSEMBLY, "llvm": _LLVM}
 
 _REGISTER_BITS = {"x": 128, "y": 256, "z": 512}
-_X86_VECTOR = re.compile(r"%([xyz])mm\d+")
-_ARM_VECTOR = re.compile(r"\bv\d+\.\d+[bhsd]\b|\bz\d+\.[bhsd]\b")
-_LLVM_VECTOR = re.compile(r"<(\d+) x (float|double|half|bfloat|i\d+)>")
+_X86_VECTOR = pattern(r"%([xyz])mm\d+")
+_ARM_VECTOR = pattern(r"\bv\d+\.\d+[bhsd]\b|\bz\d+\.[bhsd]\b")
+_LLVM_VECTOR = pattern(r"<(\d+) x (float|double|half|bfloat|i\d+)>")
 _LLVM_BITS = {"float": 32, "double": 64, "half": 16, "bfloat": 16}
-_X86_SCALAR = re.compile(r"(?!v?p).*s[sd]$")
+_X86_SCALAR = pattern(r"(?!v?p).*s[sd]$")
 
 
 def instructions(text: str, language: str, hlo_lines: Mapping[int, str]) -> list[Row]:

@@ -16,6 +16,7 @@ from xlanb.codegen.target import Target
 from xlanb.codegen.translation import Passes, translate
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.object_cache import ObjectCache
+from xlanb.patterns import pattern
 from xlanb.threads import Helper
 
 _LOG = logging.getLogger("xlanb.cpu")
@@ -35,7 +36,7 @@ _LONG_BLOCK = 4000
 LLVM's other levels take time quadratic in the length of a block (6,700 lines of f8 arithmetic: 4.2
 s instead of 0.4), for code that runs 15 % faster.
 """
-_END_OF_BLOCK = re.compile(r"^[\w.]+:$|^}$", re.MULTILINE)
+_END_OF_BLOCK = pattern(r"^[\w.]+:$|^}$", re.MULTILINE)
 _TWO_THREADS = 150.0
 """Total weight (see Unit) of modules from which on a second thread pays."""
 

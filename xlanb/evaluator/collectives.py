@@ -7,7 +7,6 @@ Source: openxla.org/xla/operation_semantics.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +23,7 @@ from xlanb.hlo.device_groups import DeviceGrid, device_pairs, group_of, pairs_of
 from xlanb.hlo.devices import check_one_device
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.patterns import pattern
 from xlanb.shape import Shape, TupleShape
 from xlanb.shape.shape import subshape
 
@@ -309,7 +309,7 @@ def _done(ev: Evaluator, i: HloInstruction, state: tuple[Value, ...]) -> Value:
 
 # -- from one device to another --------------------------------------------------------------------
 
-_PAIR: Final = re.compile(r"\{(\d+),(\d+)\}")
+_PAIR: Final = pattern(r"\{(\d+),(\d+)\}")
 _PAIRS: Final = "_xla_send_recv_source_target_pairs"
 
 

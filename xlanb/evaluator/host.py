@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from xlanb.evaluator.values import TOKEN, Value
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.patterns import pattern
 from xlanb.shape import TupleShape
 from xlanb.shape.shape import subshape
 
@@ -28,7 +28,7 @@ CALLBACKS = ("xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_call
 The backend_config holds the function's number in `HloModule.host_callbacks`.
 """
 _OLD_CALLBACK = "xla_python_cpu_callback"
-_NUMBER = re.compile(r"\bindex\s*=\s*(\d+)")
+_NUMBER = pattern(r"\bindex\s*=\s*(\d+)")
 _FEEDS = frozenset({Op.INFEED, Op.OUTFEED})
 _TRANSFERS = frozenset({Op.SEND, Op.SEND_DONE, Op.RECV, Op.RECV_DONE})
 

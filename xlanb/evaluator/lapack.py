@@ -9,7 +9,6 @@ zeros; factors and vectors that it did not find are NaN.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,13 +19,14 @@ from xlanb.evaluator import factorizations
 from xlanb.evaluator.factorizations import each_matrix, reflected, substitute
 from xlanb.evaluator.values import Array, Value, describe
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.patterns import pattern
 
 Options = Mapping[str, int]
 
-_TARGET = re.compile(r"lapack_([sdcz])([a-z0-9]+)_ffi")
+_TARGET = pattern(r"lapack_([sdcz])([a-z0-9]+)_ffi")
 _TYPES = frozenset("fdFD")
 """NumPy's characters of the types that LAPACK supports."""
-_OPTION = re.compile(r"(\w+)\s*=\s*(true|false|-?\d+)")
+_OPTION = pattern(r"(\w+)\s*=\s*(true|false|-?\d+)")
 
 
 def lapack_name(target: str) -> tuple[str, str] | None:

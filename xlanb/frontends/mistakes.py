@@ -5,15 +5,15 @@ call.
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from xlanb.boundary import let_pass
 from xlanb.errors import ArgumentTypeError
+from xlanb.patterns import pattern
 
-_OF_A_CALL = re.compile(r"positional argument|keyword argument|multiple values for")
+_OF_A_CALL = pattern(r"positional argument|keyword argument|multiple values for")
 """Matches Python's own message for a call that does not match a signature."""
 
 

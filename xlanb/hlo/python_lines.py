@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import linecache
 import os
-import re
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 from xlanb.hlo.attributes import StackFrame
+from xlanb.patterns import pattern
 
-_CELL = re.compile(r"ipykernel_\d+/\d+\.py$|^<ipython-input-")
-_OF_LIBRARIES = re.compile(
+_CELL = pattern(r"ipykernel_\d+/\d+\.py$|^<ipython-input-")
+_OF_LIBRARIES = pattern(
     r"[/\\](?:site|dist)-packages[/\\](?:IPython|ipykernel|jax|jaxlib|xlanb)[/\\]"
     r"|[/\\]lib[/\\]python3\.\d+[/\\](?!site-packages|dist-packages)"
     r"|^<frozen "
@@ -24,7 +24,7 @@ Their lines are not the user's.
 """
 
 
-_NAMED_CELL = re.compile(r"^In \[(\d+)\]$")
+_NAMED_CELL = pattern(r"^In \[(\d+)\]$")
 
 
 def place_text(file: str, line: int) -> str:

@@ -6,18 +6,19 @@ Source: xla/hlo/ir/replica_group.h.
 from __future__ import annotations
 
 import math
-import re
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-_GROUP = re.compile(r"\{([\d,\s]*)\}")
-_IOTA = re.compile(r"\[([\d,]+)\](?:T\(([\d,]+)\))?")
-_MESH_AXIS = re.compile(r"'((?:[^'\\]|\\.)*)'=(\d+)")
-_DEVICE_IDS = re.compile(r"device_ids=\((.*)\)")
-_GROUP_AXIS = re.compile(r"'((?:[^'\\]|\\.)*)'(?::\((\d+)\)(\d+))?")
+from xlanb.patterns import pattern
+
+_GROUP = pattern(r"\{([\d,\s]*)\}")
+_IOTA = pattern(r"\[([\d,]+)\](?:T\(([\d,]+)\))?")
+_MESH_AXIS = pattern(r"'((?:[^'\\]|\\.)*)'=(\d+)")
+_DEVICE_IDS = pattern(r"device_ids=\((.*)\)")
+_GROUP_AXIS = pattern(r"'((?:[^'\\]|\\.)*)'(?::\((\d+)\)(\d+))?")
 
 Devices = npt.NDArray[np.int64]
 

@@ -27,6 +27,7 @@ from xlanb.hlo.text.lexer import Cursor
 from xlanb.hlo.text.parse_sharding import canonical_iota, parse_sharding, sharding_elements, tuple_sharding
 from xlanb.hooks import Hook
 from xlanb.lazy_dataclass import dataclass
+from xlanb.patterns import pattern
 from xlanb.shape import ArrayShape, Shape, TupleShape
 
 Devices = npt.NDArray[np.int64]
@@ -490,9 +491,9 @@ _UNKNOWN = HloSharding(_T.UNKNOWN)
 _UNREDUCED = HloSharding(_T.UNREDUCED)
 _BARE = {_T.REPLICATED: _REPLICATED, _T.MANUAL: _MANUAL, _T.UNREDUCED: _UNREDUCED}
 
-_GROUP = re.compile(r" (shard_(?:as|like) \d+)")
-_METADATA = re.compile(r" metadata=(\{.*\})\}$")
-_TILES = re.compile(
+_GROUP = pattern(r" (shard_(?:as|like) \d+)")
+_METADATA = pattern(r" metadata=(\{.*\})\}$")
+_TILES = pattern(
     r"\{devices=\[([\d,]+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?|([\d,-]+))(?: "
     r"(last_tile_dim_replicate)| last_tile_dims=\{([^}]*)\})?"
 )

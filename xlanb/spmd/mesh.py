@@ -17,9 +17,10 @@ import numpy.typing as npt
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
 from xlanb.lazy_dataclass import dataclass
+from xlanb.patterns import pattern
 
-_MESH = re.compile(r"(?:#sdy\.mesh|mesh)?<\[(?P<axes>[^\]]*)\](?:,\s*device_ids\s*=\s*\[(?P<ids>[^\]]*)\])?>")
-_AXIS = re.compile(r'"((?:[^"\\]|\\.)*)"\s*=\s*(\d+)')
+_MESH = pattern(r"(?:#sdy\.mesh|mesh)?<\[(?P<axes>[^\]]*)\](?:,\s*device_ids\s*=\s*\[(?P<ids>[^\]]*)\])?>")
+_AXIS = pattern(r'"((?:[^"\\]|\\.)*)"\s*=\s*(\d+)')
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from xlanb.errors import XlanbError
 from xlanb.lazy_dataclass import dataclass
+from xlanb.patterns import pattern
 from xlanb.spmd.mesh import Mesh
 
 SHARDING = "xla.sdy.sharding"
@@ -169,7 +170,7 @@ class TensorSharding:
         return f"<@{self.mesh}, [{', '.join(map(str, self.dims))}]{tail}>"
 
 
-_TOKEN = re.compile(
+_TOKEN = pattern(
     r'\s*(?P<text>#sdy\.\w+|#sdy|"(?:[^"\\]|\\.)*"|@"[^"]*"|@[\w.$-]+|-?\d+|mesh|[A-Za-z_]\w*|[<>\[\]{}(),:=?])'
 )
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import field
 
 from xlanb.lazy_dataclass import dataclass
+from xlanb.patterns import pattern
 
 _LINES = 400
 """Kernels of more lines are not considered."""
@@ -26,13 +27,13 @@ _OUTSIDE = 8
 """The most outside values that an iteration may use: each is loaded from the stack."""
 _LINE = 256
 """Bytes that inner loops must move per line of the loop around them."""
-_LABEL = re.compile(r"([\w.]+):$")
-_DEFINED = re.compile(r"  (%[\w.]+) = (.*)")
-_VALUE = re.compile(r"%[\w.]+")
-_TARGET = re.compile(r"label %([\w.]+)")
-_VECTOR = re.compile(r"<(\d+) x (\w+)>")
-_ROUNDS = re.compile(r"icmp slt i64 %[\w.]+, (\d+)$")
-_CALLED = re.compile(r"@([\w.]+)\(")
+_LABEL = pattern(r"([\w.]+):$")
+_DEFINED = pattern(r"  (%[\w.]+) = (.*)")
+_VALUE = pattern(r"%[\w.]+")
+_TARGET = pattern(r"label %([\w.]+)")
+_VECTOR = pattern(r"<(\d+) x (\w+)>")
+_ROUNDS = pattern(r"icmp slt i64 %[\w.]+, (\d+)$")
+_CALLED = pattern(r"@([\w.]+)\(")
 _BITS = {"float": 32, "double": 64, "half": 16, "bfloat": 16, "ptr": 64}
 _CHEAP = (
     "llvm.maximum.", "llvm.minimum.", "llvm.maxnum.", "llvm.minnum.", "llvm.fma.", "llvm.fabs.", "llvm.smax.",

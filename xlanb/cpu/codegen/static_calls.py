@@ -8,20 +8,20 @@ kernel.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from xlanb.codegen.function import PARALLEL, Function
 from xlanb.codegen.types import VOID
 from xlanb.lazy_dataclass import dataclass
+from xlanb.patterns import pattern
 
 _MOST_LINES = 300
 """The most lines of a kernel to parse: contexts are small, and so are kernels that only call."""
-_ALLOCA = re.compile(r"  (%[\w.]+) = alloca \[\d+ x (ptr|i64|i8)\]")
-_ADDRESS = re.compile(r"  (%[\w.]+) = getelementptr (?:inbounds )?(\w+), ptr ([%@][\w.]+), i64 (-?\d+)$")
-_STORE = re.compile(r"  store (?:ptr|i64) ([%@]?[\w.-]+), ptr (%[\w.]+)(?:, align \d+)?$")
-_CALL = re.compile(r"  call void @([\w.]+)\((.*)\)$")
+_ALLOCA = pattern(r"  (%[\w.]+) = alloca \[\d+ x (ptr|i64|i8)\]")
+_ADDRESS = pattern(r"  (%[\w.]+) = getelementptr (?:inbounds )?(\w+), ptr ([%@][\w.]+), i64 (-?\d+)$")
+_STORE = pattern(r"  store (?:ptr|i64) ([%@]?[\w.-]+), ptr (%[\w.]+)(?:, align \d+)?$")
+_CALL = pattern(r"  call void @([\w.]+)\((.*)\)$")
 _WORD: Final = 8
 _BYTES = {"i8": 1, "i16": 2, "half": 2, "bfloat": 2, "i32": 4, "float": 4, "i64": 8, "double": 8, "ptr": 8}
 DIRECT: Final = -1

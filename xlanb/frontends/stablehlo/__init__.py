@@ -7,7 +7,6 @@ scope, lower and the rule files convert operations to HLO.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,8 +14,9 @@ from xlanb.frontends.stablehlo.source import BYTECODE
 from xlanb.graph.extensions import stablehlo_module
 from xlanb.hlo import HloModule, parse
 from xlanb.hlo.text.lexer import check_characters
+from xlanb.patterns import pattern
 
-_BEGINNING = re.compile(
+_BEGINNING = pattern(
     r"(?:[ \t\r\n\ufeff]|//[^\n]*)*"
     r'(?:module(?=[\s@{])|func\.func\b|"builtin\.module"|"func\.func"|[#!][\w$.]+[ \t]*=|builtin\.module\b|\{-#)'
 )

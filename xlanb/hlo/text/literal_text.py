@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from xlanb.hlo.text.lexer import Cursor
+from xlanb.patterns import pattern
 from xlanb.shape import ArrayShape, Literal, PrimitiveType, Shape, TupleShape
 
 LARGE_CONSTANT = 10
@@ -23,18 +24,18 @@ LARGE_CONSTANT = 10
 MAX_MISSING = 1 << 26
 """The most elements that the literals of one text may omit in total (they are 0)."""
 
-_TOKEN = re.compile(
+_TOKEN = pattern(
     r"[ \t\n\r,]*(?:(?P<open>\{)|(?P<close>\})"
     r"|(?P<number>-?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]+)?)(?![A-Za-z0-9_.])"
     r"|(?P<word>true|false|-?inf|-?nan(?:\(0x[0-9a-fA-F]+\))?)(?![A-Za-z0-9_.\-:=(])"
     r"|(?P<complex>\()|(?P<dots>\.\.\.))"
 )
-_ELIDED = re.compile(r"\{[ \t\n\r]*\.\.\.[ \t\n\r]*\}")
+_ELIDED = pattern(r"\{[ \t\n\r]*\.\.\.[ \t\n\r]*\}")
 _MANY = 32
 """Literals with at least this many elements are first read in one go, if they are plain."""
-_PLAIN_INTEGER = re.compile(rb"-?[0-9]{1,18}+(?![0-9])")
-_PLAIN_FLOAT = re.compile(rb"-?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+(?![0-9.eE])")
-_HEX_PAYLOAD = re.compile(r"\(0x([0-9a-fA-F]+)\)")
+_PLAIN_INTEGER = pattern(rb"-?[0-9]{1,18}+(?![0-9])")
+_PLAIN_FLOAT = pattern(rb"-?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+(?![0-9.eE])")
+_HEX_PAYLOAD = pattern(r"\(0x([0-9a-fA-F]+)\)")
 _F64_PAYLOAD = (1 << 52) - 1
 
 _PAYLOAD_BITS = {

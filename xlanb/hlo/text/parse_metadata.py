@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from xlanb.hlo.attributes import NO_METADATA, OpMetadata, index_text
 from xlanb.hlo.names import escape
 from xlanb.hlo.text.lexer import Cursor, has_comment, is_attribute_name, skipped
+from xlanb.patterns import pattern
 
-_FAST = re.compile(
+_FAST = pattern(
     r'\{(?:op_type="(?P<op_type>[^"\\]*)"[ ]?)?(?:op_name="(?P<op_name>[^"\\]*)"[ '
     r']?)?(?:source_file="(?P<source_file>[^"\\]*)"[ ]?)?'
     r"(?:source_line=(?P<source_line>[0-9]{1,9})[ ]?)?(?:source_end_line=(?P<source_end_line>[0-9]{1,9})[ ]?)?"
@@ -149,7 +149,7 @@ def quoted_or_json(value: str) -> str:
     return value if lexes_as_json(value) else f'"{escape(value)}"'
 
 
-_JSON_FLAT = re.compile(r'[^{}"]*(?:"[^"\\]*(?:\\[\s\S][^"\\]*)*"[^{}"]*)*')
+_JSON_FLAT = pattern(r'[^{}"]*(?:"[^"\\]*(?:\\[\s\S][^"\\]*)*"[^{}"]*)*')
 
 
 def lexes_as_json(value: str) -> bool:

@@ -8,7 +8,6 @@ Source: hlo_instruction.cc, hlo_module.cc: Print.
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -42,6 +41,7 @@ from xlanb.hlo.text.parse_metadata import (
 from xlanb.hlo.text.parse_sharding import sharding_elements
 from xlanb.hlo.text.spelling import spelled, spelled_header
 from xlanb.lazy_dataclass import dataclass
+from xlanb.patterns import pattern
 from xlanb.shape import PrimitiveType, Shape, TupleShape
 
 
@@ -370,7 +370,7 @@ def _common(record: InstructionRecord, options: PrintOptions, out: list[str]) ->
         out.append(f", backend_config={quoted_or_json(_NO_QUEUES.sub('', record.backend_config))}")
 
 
-_NO_QUEUES = re.compile(r'"wait_on_operation_queues"\s*:\s*\[\s*\]\s*,')
+_NO_QUEUES = pattern(r'"wait_on_operation_queues"\s*:\s*\[\s*\]\s*,')
 """XLA omits empty wait_on_operation_queues from a GPU's backend config."""
 
 

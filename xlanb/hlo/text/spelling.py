@@ -21,6 +21,7 @@ from typing import Any
 from xlanb.hlo.names import escape
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import InstructionRecord
+from xlanb.patterns import pattern
 
 Attributes = Mapping[str, Any]
 
@@ -90,8 +91,8 @@ def spelled(record: InstructionRecord, version: str) -> tuple[Attributes, frozen
 RECOVERY_QUOTE = '  "'
 """The line before and after the text of a module in an origin_recovery_table."""
 
-_RECOVERY = re.compile(r'"\n((?s:.*?)\n)  "(?=\n|$)')
-_BARE_QUOTE = re.compile(r'(?:^|[^\\])(?:\\\\)*"')
+_RECOVERY = pattern(r'"\n((?s:.*?)\n)  "(?=\n|$)')
+_BARE_QUOTE = pattern(r'(?:^|[^\\])(?:\\\\)*"')
 
 
 def recovery_module_text(module: str) -> str:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
-
 from xlanb.errors import HloVerifierError, ShapeError
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.shape_inference.registry import compatible
 from xlanb.hlo.verifier.fault import fail
+from xlanb.patterns import pattern
 from xlanb.shape import BufferShape, Shape, TupleShape
 from xlanb.shape.shape import Index, subshape
 
-_ALIAS = re.compile(r"\{([\d,\s]*)\}\s*:\s*\(\s*(\d+)\s*,\s*\{([\d,\s]*)\}(?:\s*,\s*([\w\-]+))?")
+_ALIAS = pattern(r"\{([\d,\s]*)\}\s*:\s*\(\s*(\d+)\s*,\s*\{([\d,\s]*)\}(?:\s*,\s*([\w\-]+))?")
 """`{output index}: (parameter or operand, {index}, kind)`."""
 
 

@@ -7,22 +7,22 @@ collective_op_group_mode.cc.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.verifier.fault import fail
+from xlanb.patterns import pattern
 from xlanb.shape import ArrayShape, Layout, Shape, TupleShape
 
 _O = HloOpcode
 _REDUCTIONS = frozenset((_O.ALL_REDUCE, _O.ALL_REDUCE_START))
 _EXCHANGES = frozenset((_O.ALL_TO_ALL, _O.RAGGED_ALL_TO_ALL))
 _WITHOUT_GLOBAL_IDS = _EXCHANGES | {_O.COLLECTIVE_PERMUTE, _O.COLLECTIVE_PERMUTE_START, _O.COLLECTIVE_BROADCAST}
-_GROUP = re.compile(r"\{([\d,\s]*)\}")
-_IOTA = re.compile(r"\[(\d+),(\d+)\]<=")
-_AXIS = re.compile(r"'((?:[^'\\]|\\.)*)'(?:=(\d+)|:\(\d+\)(\d+))?")
+_GROUP = pattern(r"\{([\d,\s]*)\}")
+_IOTA = pattern(r"\[(\d+),(\d+)\]<=")
+_AXIS = pattern(r"'((?:[^'\\]|\\.)*)'(?:=(\d+)|:\(\d+\)(\d+))?")
 _MODES = {
     "kCrossReplica": "cross_replica", "kCrossPartition": "cross_partition", "kFlattenedID": "flattened_id",
     "kCrossReplicaAndPartition": "cross_replica_and_partition",

@@ -5,18 +5,18 @@ Tiles and single devices are checked; named meshes are not.
 
 from __future__ import annotations
 
-import re
 from math import prod
 
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.text.parse_sharding import sharding_elements
 from xlanb.hlo.verifier.fault import fail
+from xlanb.patterns import pattern
 from xlanb.shape import ArrayShape, Shape, TupleShape
 
-_TILES = re.compile(r"\{devices=\[([\d,]+)\]([\d,]*)")
-_LAST_DIMS = re.compile(r"last_tile_dims=\{([^}]*)\}")
-_MAXIMAL = re.compile(r"\{maximal device=(-?\d+)")
+_TILES = pattern(r"\{devices=\[([\d,]+)\]([\d,]*)")
+_LAST_DIMS = pattern(r"last_tile_dims=\{([^}]*)\}")
+_MAXIMAL = pattern(r"\{maximal device=(-?\d+)")
 
 
 def verify_sharding(i: HloInstruction) -> None:
@@ -82,5 +82,5 @@ def _tree(origin: str) -> str:
     return _ARRAY.sub("*", origin).replace(" ", "")
 
 
-_QUOTED = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
-_ARRAY = re.compile(r"\{\s*(?:\{[\d,]*\})?\s*\}")
+_QUOTED = pattern(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_ARRAY = pattern(r"\{\s*(?:\{[\d,]*\})?\s*\}")
