@@ -20,6 +20,7 @@ import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
+from types import FunctionType
 from typing import Any, TypeAlias, final
 
 from xlanb.analysis.dynamic import involves_dynamic
@@ -59,20 +60,31 @@ Guard: TypeAlias = Condition[Mapping[str, Any]]
 
 def guard(name: str, holds: Callable[..., object], *wants: str) -> Guard:
     """A named condition over the captures in `wants`; if empty, over the parameters of `holds`."""
-    return Condition(name, holds, wants=wants or tuple(inspect.signature(holds).parameters))
+    return Condition(name, holds, wants=wants or _parameters(holds))
+
+
+def _parameters(function: Callable[..., object]) -> tuple[str, ...]:
+    if isinstance(function, FunctionType) and not hasattr(function, "__wrapped__"):  # as most are
+        code = function.__code__
+        return code.co_varnames[: code.co_argcount]
+    return tuple(inspect.signature(function).parameters)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rewrite: label, pattern, guards, formula, source location ("file.py:line") and verdict."""
+    """A rewrite: label, pattern, guards, formula and verdict."""
 
     label: str
     pattern: Pattern
     guards: tuple[Guard, ...]
     formula: Callable[..., HloInstruction | None]
     wants: tuple[str, ...]
-    where: str
     keeps: Verdict
+
+    @cached_property
+    def where(self) -> str:
+        """The source location of the formula: "file.py:line"."""
+        return place_of(self.formula)
 
     @cached_property
     def builds_in_guards(self) -> bool:
@@ -361,7 +373,7 @@ class RuleSet:
             for w in (*wants, *(w for g in guards for w in g.wants or ())):
                 if w not in known:
                     raise TypeError(f"rule {label!r} does not capture {w!r}, only {', '.join(sorted(known))}")
-            self.rules.append(Rule(label, pattern, guards, formula, wants, place_of(formula), keeps))
+            self.rules.append(Rule(label, pattern, guards, formula, wants, keeps))
             self._index.clear()
             self._by_operands.clear()
             return formula
