@@ -163,3 +163,20 @@ def test_compiling_hlo_loads_no_graphs_and_no_passes_that_do_not_run() -> None:
     loaded = set(run.stdout.split())
     assert "xlanb.transforms.algebraic_simplifier.algebraic_simplifier" in loaded
     assert not loaded & {"xlanb.graph.graph", "xlanb.spmd.devices.merging", "xlanb.transforms.expanders.qr_expander"}
+
+
+def test_a_product_imports_neither_passes_nor_kernels_that_it_has_no_opcodes_for() -> None:
+    program = """
+import sys
+import xlanb
+
+text = "HloModule m\\nENTRY e {\\n  a = f32[8,8] parameter(0)\\n  ROOT d = f32[8,8] dot(a, a), "
+xlanb.compile(text + "lhs_contracting_dims={1}, rhs_contracting_dims={0}\\n}")
+print(*sorted(m for m in sys.modules if m.startswith("xlanb.")))
+"""
+    made = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    imported = made.stdout.split()
+    assert "xlanb.cpu.emitters.matmul.gemm" in imported
+    rare = ("cpu.emitters.linalg", "cpu.emitters.fft", "cpu.emitters.sorting", "cpu.emitters.attention")
+    rare += ("transforms.loops.while_loop_simplifier", "transforms.calls.conditional_simplifier", "gpu", "notebook")
+    assert [m for m in imported if m.startswith(tuple(f"xlanb.{r}" for r in rare))] == []
