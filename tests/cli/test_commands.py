@@ -149,10 +149,11 @@ def wrong_rule():
     from xlanb.transforms.algebraic_simplifier.arithmetic import ARITHMETIC
 
     rule = next(r for r in ARITHMETIC.rules if r.label == "A * 1 => A")
-    right = rule.formula
+    right = vars(rule).copy()
     object.__setattr__(rule, "formula", lambda a: a.operands[0])
     yield rule
-    object.__setattr__(rule, "formula", right)
+    vars(rule).clear()  # with what was computed from the formula
+    vars(rule).update(right)
 
 
 NEAR = """import numpy as np
