@@ -21,7 +21,6 @@ from xlanb.codegen.target import Target, has_pool
 from xlanb.cpu.codegen.kernel import KernelPolicy, is_kernel
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.devices import DevicePlacement
-from xlanb.cpu.emitters.kernel import load as load_emitters
 from xlanb.cpu.executable import Executable
 from xlanb.cpu.executable_cache import ExecutableCache
 from xlanb.cpu.object_cache import environment_folder
@@ -366,7 +365,6 @@ def _emitted(module: HloModule, target: Target) -> tuple[BufferAssignment, Progr
     opened: set[str] = set()
     apart: set[str] = set()
     _log_elided(module)
-    load_emitters(module.opcodes)
     while True:
         legalize(module, is_kernel, opened)
         assignment = assign_buffers(module, KernelPolicy(target.threads, apart))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from importlib import import_module
+from collections.abc import Callable
 
 from xlanb.codegen.elemental import Elemental, Leaf
 from xlanb.codegen.function import Function
@@ -78,26 +77,6 @@ OPTIONAL: set[Op] = set()
 """Opcodes whose emitter skips unused results, which have no buffer."""
 
 
-HAS_KERNEL: dict[Op, Callable[[HloInstruction], bool]] = {}
-"""Whether an instruction of an opcode has a kernel; if not, the runtime computes it."""
-_RARE: Mapping[Op, str] = {
-    Op.CHOLESKY: "linalg",
-    Op.CUSTOM_CALL: "linalg",
-    Op.FFT: "fft.kernel",
-    Op.SORT: "sorting.sort",
-    Op.TOPK: "sorting.topk",
-    Op.TRIANGULAR_SOLVE: "linalg",
-}
-_CUSTOM = ("attention.emit",)
-"""The modules of emitters that few programs need, by opcode, and of kernels of custom fusions."""
-
-
-def load(opcodes: Iterable[Op]) -> None:
-    """Import the emitters of opcodes; they register themselves."""
-    for name in {_RARE[o] for o in opcodes if o in _RARE}:
-        import_module(f"{__package__}.{name}")
-
-
 @dataclass(frozen=True)
 class CustomFusion:
     """A kernel for fusions of one kind. It handles the whole fused computation, whatever its root.
@@ -121,8 +100,6 @@ def custom_fusion(i: HloInstruction) -> CustomFusion | None:
     """The kernel for a fusion's kind; None if the root decides, or if it is not a fusion."""
     if i.opcode is not Op.FUSION or i.get("kind") != "kCustom":
         return None
-    for name in _CUSTOM:
-        import_module(f"{__package__}.{name}")
     return next((made for kind, made in CUSTOM_FUSIONS.items() if f'"{kind}"' in i.backend_config), None)
 
 
