@@ -25,18 +25,18 @@ class _Language:
 
 
 _ASSEMBLY = _Language(
-    function=re.compile(r'(?!\.?L[\w.$]*:)("[^"]+"|[A-Za-z_][\w.$]*):'),
-    label=re.compile(r"(\.?L[\w.$]+):"),
-    instruction=re.compile(r"\t([a-z][\w.]*)(?:\s+(.*?))?\s*(?:\s#+\s.*|\s//.*)?$"),
-    jump=re.compile(r"j\w+|b(?:\.\w+)?|cbn?z|tbn?z"),
-    target=re.compile(r"(\.?L[\w.$]+)$"),
+    function=pattern(r'(?!\.?L[\w.$]*:)("[^"]+"|[A-Za-z_][\w.$]*):'),
+    label=pattern(r"(\.?L[\w.$]+):"),
+    instruction=pattern(r"\t([a-z][\w.]*)(?:\s+(.*?))?\s*(?:\s#+\s.*|\s//.*)?$"),
+    jump=pattern(r"j\w+|b(?:\.\w+)?|cbn?z|tbn?z"),
+    target=pattern(r"(\.?L[\w.$]+)$"),
 )
 _LLVM = _Language(
-    function=re.compile(r'define\b.*?@("[^"]+"|[\w.$-]+)\('),
-    label=re.compile(r'("[^"]*"|[\w.$-]+):'),
-    instruction=re.compile(r'  (?:%(?:"[^"]*"|[\w.$-]+) = )?(?:tail |musttail |notail )?([a-z]+)\b(.*)$'),
-    jump=re.compile(r"br|switch|indirectbr"),
-    target=re.compile(r'\blabel %("[^"]*"|[\w.$-]+)'),
+    function=pattern(r'define\b.*?@("[^"]+"|[\w.$-]+)\('),
+    label=pattern(r'("[^"]*"|[\w.$-]+):'),
+    instruction=pattern(r'  (?:%(?:"[^"]*"|[\w.$-]+) = )?(?:tail |musttail |notail )?([a-z]+)\b(.*)$'),
+    jump=pattern(r"br|switch|indirectbr"),
+    target=pattern(r'\blabel %("[^"]*"|[\w.$-]+)'),
 )
 _LANGUAGES = {"asm": _ASSEMBLY, "llvm": _LLVM}
 

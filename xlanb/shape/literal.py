@@ -144,8 +144,10 @@ def aligned_zeros(count: int, dtype: Any) -> np.ndarray[Any, Any]:
 
 
 def _frozen_copy(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    made = aligned_zeros(value.size, value.dtype).reshape(value.shape) if value.nbytes >= _LARGE else value.copy()
-    if made.base is not None:
+    if value.nbytes < _LARGE:
+        made = value.copy()
+    else:
+        made = aligned_zeros(value.size, value.dtype).reshape(value.shape)
         made[...] = value
     _freeze(made)
     return made

@@ -368,8 +368,7 @@ class RuleSet:
         known = {"root", "b", "options", *pattern.names}
 
         def register(formula: Callable[..., HloInstruction | None]) -> Callable[..., HloInstruction | None]:
-            code = formula.__code__
-            wants = code.co_varnames[: code.co_argcount]
+            wants = _parameters(formula)
             for w in (*wants, *(w for g in guards for w in g.wants or ())):
                 if w not in known:
                     raise TypeError(f"rule {label!r} does not capture {w!r}, only {', '.join(sorted(known))}")

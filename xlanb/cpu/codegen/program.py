@@ -515,12 +515,10 @@ def _aligned_bytes(i: HloInstruction) -> NDArray[np.uint8]:
 
     Elided constants are zeros, which take no memory until they are read.
     """
-    size = i.shape.byte_size
-    if i.literal.is_elided:
-        return aligned_zeros(size, np.uint8)
-    data = _laid_out(i)
-    if data.ctypes.data % ALIGNMENT == 0:
+    data = None if i.literal.is_elided else _laid_out(i)
+    if data is not None and data.ctypes.data % ALIGNMENT == 0:
         return data
-    aligned = aligned_zeros(size, np.uint8)
-    aligned[:] = data
+    aligned = aligned_zeros(i.shape.byte_size, np.uint8)
+    if data is not None:
+        aligned[:] = data
     return aligned
