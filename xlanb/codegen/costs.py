@@ -35,6 +35,10 @@ class Costs:
     # -- elements
     byte_ns: float = 0.05
     """Reading or writing a byte."""
+    far_byte_ns: float = 0.03
+    """Reading a byte of an array that exceeds `near_bytes`, if nothing is computed."""
+    near_bytes: int = 1 << 20
+    """The size in bytes of an array that stays in the L2 cache between calls."""
     operation_ns: float = 0.02
     """An arithmetic operation on an element, in vectors."""
     function_ns: float = 0.4
@@ -225,8 +229,8 @@ COMMON = Costs()
 
 BY_FAMILY = frozenset(
     (
-        "byte_ns", "operation_ns", "function_ns", "moved_element_ns", "turned_byte_ns", "part_ns", "cycle_ns",
-        "tile_cycles",
+        "byte_ns", "far_byte_ns", "near_bytes", "operation_ns", "function_ns", "moved_element_ns", "turned_byte_ns",
+        "part_ns", "cycle_ns", "tile_cycles",
         "block_bytes", "first_cache_sets", "first_cache_ways", "crowded", "scattered", "independent_sums",
     )
 )  # fmt: skip

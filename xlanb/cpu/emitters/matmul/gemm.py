@@ -86,7 +86,7 @@ def _tiles(f: Function, x: Contraction, places: Places, *, panels: bool) -> None
         is_complex=x.is_complex,
     )
     tile = replace(tile, pairs=has_pairs(target, tile, x.depth))
-    nanoseconds = made.cycles / made.tiles * f.target.costs.cycle_ns
+    nanoseconds = max(made.cycles * f.target.costs.cycle_ns, _reading(x, f.target.costs)) / made.tiles
     pairs = tile.pairs and column.b == 1 and depth[-1].size % 2 == 0
     read = replace(tile, panel=True, pairs=pairs)
     fits = column.b != 1 or panel_bytes(read, depth) <= costs.COMMON.panel_bytes
@@ -202,4 +202,15 @@ def _folds(f: Function, x: Contraction, places: Places) -> None:
     spans += [_span(x, axis, wide if axis is column else 1) for axis in x.columns]
     spans += [_span(x, axis, high if axis is row else 1) for axis in x.rows]
     cycles = max(tile.sums, high + wide) * x.depth_count / width + 8 * tile.sums
-    emit_grid(f, spans, Work(tile_routine(f.module, tile), table, places, cycles * f.target.costs.cycle_ns))
+    reading = _reading(x, f.target.costs) / max(positions(spans), 1)
+    nanoseconds = max(cycles * f.target.costs.cycle_ns, reading)
+    emit_grid(f, spans, Work(tile_routine(f.module, tile), table, places, nanoseconds))
+
+
+def _reading(x: Contraction, c: costs.Costs) -> float:
+    """The nanoseconds to read operands that do not stay in the L2 cache."""
+    sizes = (
+        prod(axis.size for axis in (*x.batch, *own, *x.depth)) * t.byte_size
+        for own, t in ((x.rows, x.a_type), (x.columns, x.b_type))
+    )
+    return sum(n for n in sizes if n > c.near_bytes) * c.far_byte_ns
