@@ -25,7 +25,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape
-from xlanb.shape.shape import memory_order
+from xlanb.shape.shape import long_dimensions, memory_order
 
 Leaf = tuple[int, ...]
 FORWARDING = frozenset((O.BITCAST, O.OPT_BARRIER, O.ADD_DEPENDENCY, O.DOMAIN, O.COPY_START, O.COPY_DONE))
@@ -171,6 +171,22 @@ class HloDataflowAnalysis:
             for n, o in enumerate(i.operands):
                 for leaf, v in self.at[o].items():
                     v.uses.append(HloUse(i, n, leaf))
+
+
+def is_squeeze(i: HloInstruction) -> bool:
+    """Whether it is a reshape or bitcast that only adds or drops dimensions of size 1."""
+    if i.opcode is not O.BITCAST and not is_plain_reshape(i):
+        return False
+    given, made = i.operands[0].shape, i.shape
+    if not isinstance(given, ArrayShape) or not isinstance(made, ArrayShape):
+        return False
+    return given.element_type is made.element_type and _without_ones(given) == _without_ones(made)
+
+
+def _without_ones(s: ArrayShape) -> tuple[list[int], list[int]]:
+    """The sizes that are not 1, and their order in memory."""
+    long = long_dimensions(s)
+    return [s.dimensions[d] for d in long], [long.index(d) for d in memory_order(s)]
 
 
 def is_plain_reshape(i: HloInstruction) -> bool:

@@ -414,6 +414,11 @@ def memory_order(shape: ArrayShape) -> tuple[int, ...]:
     return tuple(d for d in shape.minor_to_major if shape.dimensions[d] != 1)
 
 
+def long_dimensions(shape: ArrayShape) -> tuple[int, ...]:
+    """The dimensions whose size is not 1."""
+    return tuple(d for d, n in enumerate(shape.dimensions) if n != 1)
+
+
 @lru_cache(maxsize=4096)
 def common_factors(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, int, int, int], ...]:
     """The finest split of two dimension lists into runs of equal products.

@@ -89,3 +89,40 @@ def test_what_is_no_chain_along_rows_is_left_alone(body: str) -> None:
     before, after, changed = fused(body)
     assert not changed
     assert str(before) == str(after)
+
+
+NORMALIZATION = """  x = f32[1,6,40]{2,1,0} parameter(0)
+  zero = f32[] constant(0)
+  part = f32[] constant(0.025)
+  parts = f32[1,6]{1,0} broadcast(part), dimensions={}
+  t = f32[1,6]{1,0} reduce(x, zero), dimensions={2}, to_apply=sum
+  m = f32[1,6]{1,0} multiply(t, parts)
+  squeezed = f32[6]{0} bitcast(m)
+  mb = f32[1,6,40]{2,1,0} broadcast(squeezed), dimensions={1}
+  d = f32[1,6,40]{2,1,0} subtract(x, mb)
+  q = f32[1,6,40]{2,1,0} multiply(d, d)
+  v = f32[1,6]{1,0} reduce(q, zero), dimensions={2}, to_apply=sum
+  h = f32[1,6]{1,0} rsqrt(v)
+  inverse = f32[6,1]{1,0} reshape(h)
+  narrow = f32[6]{0} reshape(inverse)
+  hb = f32[1,6,40]{2,1,0} broadcast(narrow), dimensions={1}
+  ROOT r = f32[1,6,40]{2,1,0} multiply(d, hb)
+"""
+
+
+def test_values_of_rows_may_gain_and_lose_dimensions_of_size_1() -> None:
+    """The simplifier makes bitcasts of broadcasts from f32[1,6]; a batch of 1 is common."""
+    before, after, changed = fused(NORMALIZATION)
+    assert changed
+    assert entry_opcodes(after) == [Op.FUSION]
+    x = np.random.default_rng(0).standard_normal((1, 6, 40)).astype(np.float32)
+    np.testing.assert_array_equal(evaluate(before, x), evaluate(after, x))
+
+
+def test_a_reshape_that_mixes_rows_is_left_alone() -> None:
+    body = SOFTMAX + (
+        "  two = f32[2,3]{1,0} reshape(s)\n  t = f32[2,3]{1,0} negate(two)\n  one = f32[6]{0} reshape(t)\n"
+        "  sb = f32[6,40]{1,0} broadcast(one), dimensions={0}\n  ROOT r = f32[6,40]{1,0} divide(e, sb)\n"
+    )
+    _, after, _ = fused(body)
+    assert Op.RESHAPE in entry_opcodes(after)

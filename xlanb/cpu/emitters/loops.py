@@ -12,7 +12,7 @@ from xlanb.codegen.indexing import Index, IrArray, order, same_order
 from xlanb.codegen.lanes import split
 from xlanb.codegen.nest import Nest, Tail, Vectors, nested
 from xlanb.codegen.parallel import parallel
-from xlanb.cpu.emitters.rows import rows_of, unshaped
+from xlanb.cpu.emitters.rows import row_index, rows_of, unshaped
 from xlanb.cpu.emitters.vector_plan import VectorPlan, plan
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -131,7 +131,7 @@ class _Loops:
         for i in self.rows.reductions:
             if i is self.rows.keeper and self.rows.kept is not None:
                 self.e.kept = Kept(self.rows.kept, self.group[0][2])
-            self.e.element(i, Index(array_of(i), list(at)))
+            self.e.element(i, row_index(i, at))
             if self.e.kept is not None:
                 self.e.kept.filled = True
                 self.e.writes(self.pointers)

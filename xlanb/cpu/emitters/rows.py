@@ -10,17 +10,19 @@ Buffer assignment (`is_in_place`) and the emitter both use this, so that they ag
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import TypeVar
 
-from xlanb.analysis.dataflow import is_plain_reshape
+from xlanb.analysis.dataflow import is_plain_reshape, is_squeeze
 from xlanb.codegen.elemental import Leaf, array_of
-from xlanb.codegen.indexing import order, same_order
+from xlanb.codegen.function import Ix
+from xlanb.codegen.indexing import Index, order, same_order
 from xlanb.cpu.emitters.vector_plan import HARD, plan
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape
+from xlanb.shape.shape import long_dimensions
 
 T = TypeVar("T", bound=Hashable)
 Bound = Collection[HloInstruction]
@@ -31,7 +33,8 @@ Bound = Collection[HloInstruction]
 class Rows:
     """A result of `shape` whose rows are indexed by its first dimensions, `numbered`.
 
-    The reduction `keeper` stores the costly elements of `kept` to the result's row for reuse.
+    Dimensions of size 1 are not counted. The reduction `keeper` stores the costly elements of
+    `kept` to the result's row for reuse.
     """
 
     shape: ArrayShape
@@ -44,8 +47,10 @@ class Rows:
 def rows_of(root: HloInstruction, shape: ArrayShape, run: int, bound: Bound) -> Rows | None:
     """The rows of `run` fastest dimensions of a kernel with one result; None if there are none."""
     slowest = tuple(reversed(order(shape)))
-    numbered = slowest[:-run] if run else slowest
-    if root in bound or not 0 < run < len(slowest) or numbered != tuple(range(shape.rank - run)):
+    if root in bound or not 0 < run < len(slowest):
+        return None
+    numbered = slowest[:-run]
+    if numbered != long_dimensions(shape)[:-run]:
         return None
     inlined = _reached(root, lambda i: (o for o in i.operands if o not in bound))
     reductions = tuple(i for i in root.parent.post_order() if i in inlined and _is_of_rows(i, shape, numbered))
@@ -72,7 +77,13 @@ def _reached(first: T, following: Callable[[T], Iterable[T]]) -> dict[T, None]:
 def _is_of_rows(i: HloInstruction, shape: ArrayShape, numbered: tuple[int, ...]) -> bool:
     if i.opcode is not Op.REDUCE or i.shape.is_tuple or not same_order(array_of(i.operands[0]), shape):
         return False
-    return tuple(d for d in range(shape.rank) if d not in i.dimensions) == numbered
+    return tuple(d for d in long_dimensions(shape) if d not in i.dimensions) == numbered
+
+
+def row_index(i: HloInstruction, at: Sequence[Ix]) -> Index:
+    """The index of a row reduction's element for the row at these indices of `numbered`."""
+    shape, numbers = array_of(i), iter(at)
+    return Index(shape, [0 if n == 1 else next(numbers) for n in shape.dimensions])
 
 
 def _same_elements(root: HloInstruction, shape: ArrayShape, bound: Bound) -> dict[HloInstruction, None]:
@@ -168,7 +179,10 @@ def _read_elsewhere(root: HloInstruction, rows: Rows) -> frozenset[HloInstructio
 def _operand_is(i: HloInstruction, n: int, where: int, rows: Rows) -> int:
     if i.opcode.is_elementwise or i.opcode in (Op.COPY, Op.MAP, Op.TUPLE, Op.GET_TUPLE_ELEMENT):
         return where
-    if where in (_SAME, _WITHIN) and i.opcode is Op.BROADCAST and rows.reductions and i.dimensions == rows.numbered:
+    if where in (_SAME, _WITHIN) and i.opcode is Op.BROADCAST and rows.reductions:
+        named = tuple(d for d in i.dimensions if rows.shape.dimensions[d] != 1)
+        return _ROW if named == rows.numbered else _ELSEWHERE
+    if where == _ROW and is_squeeze(i):
         return _ROW
     if where == _ROW and n == 0 and i in rows.reductions:
         return _WITHIN

@@ -11,7 +11,8 @@
 A row stays in cache from the first reduction to the result. XLA:CPU has no such pass: it emits a
 loop over the whole array for each of them. A group has one result. It consists of elementwise
 instructions and broadcasts over the whole array, instructions on one value per row, and reductions
-of the array's minor dimensions to such values. All users of each are in the group.
+of the array's minor dimensions to such values, and bitcasts of these that add or drop dimensions of
+size 1. All users of each are in the group.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
 
 from xlanb.analysis.call_graph import CallGraph
+from xlanb.analysis.dataflow import is_squeeze
 from xlanb.analysis.operand_use import is_elementwise
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -28,6 +30,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape
+from xlanb.shape.shape import long_dimensions
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.fusion_editing import create_fusion, fuse_into
 
@@ -58,7 +61,19 @@ class _Rows:
 
     def is_row_value(self, s: ArrayShape) -> bool:
         """Whether it has one value per row, in the order of the rows."""
-        return s.dimensions == tuple(self.full.dimensions[d] for d in self.kept) and _is_row_major(s)
+        sizes = [s.dimensions[d] for d in long_dimensions(s)]
+        return sizes == [self.full.dimensions[d] for d in self._numbered] and _is_row_major(s)
+
+    def is_spread(self, i: HloInstruction) -> bool:
+        """Whether it broadcasts a value per row to the elements of the row."""
+        if i.opcode is not O.BROADCAST or i.array_shape.dimensions != self.full.dimensions:
+            return False
+        named = [d for d in i.dimensions if self.full.dimensions[d] != 1]
+        return named == self._numbered and self.is_row_value(i.operands[0].array_shape)
+
+    @property
+    def _numbered(self) -> list[int]:
+        return [d for d in self.kept if self.full.dimensions[d] != 1]
 
 
 def _is_row_major(s: ArrayShape) -> bool:
@@ -120,7 +135,9 @@ def _is_simple(i: HloInstruction) -> bool:
     """Whether it can be in a group at all."""
     if i.control_predecessors or i.control_successors or i.shape.is_tuple or i.shape.is_token:
         return False
-    return i.opcode in (O.REDUCE, O.BROADCAST) or (is_elementwise(i) and i.opcode not in (O.CONSTANT, O.FUSION, O.MAP))
+    if i.opcode in (O.REDUCE, O.BROADCAST) or is_squeeze(i):
+        return True
+    return is_elementwise(i) and i.opcode not in (O.CONSTANT, O.FUSION, O.MAP)
 
 
 def _is_row_reduction(i: HloInstruction) -> bool:
@@ -140,6 +157,8 @@ def _belongs(i: HloInstruction, rows: _Rows) -> bool:
     if i.opcode is O.REDUCE:
         same = i.operands[0].array_shape.dimensions == rows.full.dimensions
         return same and _is_row_reduction(i) and rows.is_row_value(s)
+    if is_squeeze(i):
+        return rows.is_row_value(s) and rows.is_row_value(i.operands[0].array_shape)
     whole = s.dimensions == rows.full.dimensions and s.minor_to_major == rows.full.minor_to_major
     return whole or rows.is_row_value(s)
 
@@ -169,10 +188,6 @@ def _group(root: HloInstruction, rows: _Rows, place: Mapping[HloInstruction, int
 def _pays(group: list[HloInstruction], rows: _Rows) -> bool:
     """Whether a reduction of the group is used again for elements of the same rows."""
     inside = set(group)
-    spread = [i for i in group if i.opcode is O.BROADCAST and i.operands[0] in inside]
-    return any(
-        rows.is_row_value(i.operands[0].array_shape)
-        and i.dimensions == rows.kept
-        and i.array_shape.dimensions == rows.full.dimensions
-        for i in spread
-    ) and any(i.opcode is O.REDUCE for i in group)
+    return any(rows.is_spread(i) and i.operands[0] in inside for i in group) and any(
+        i.opcode is O.REDUCE for i in group
+    )
