@@ -191,7 +191,9 @@ _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
     "dot-library-rewriter@0.12": lambda: DotLibraryRewriter(bf16_dots=True, large_bitcasts=True),
     "fusion@0.12": lambda: CpuInstructionFusion(rows_by_bytes=True),
     "fusion-wrapper@0.12": lambda: FusionWrapper(rows_by_bytes=True),
-    "fusion@own": lambda: CpuInstructionFusion(max_copies=_MAX_COPIES, cuts_rows=True, separate_loops=True),
+    "fusion@own": lambda: CpuInstructionFusion(
+        max_copies=_MAX_COPIES, cuts_rows=True, separate_loops=True, reads_stored=True
+    ),
 }
 """Passes that are built with options, by name@variant."""
 

@@ -35,6 +35,7 @@ from xlanb.transforms.fusion.instruction_fusion import (
     one_user,
     run_fusion,
 )
+from xlanb.transforms.fusion.stored_operands import STORED_CONDITIONS
 from xlanb.wording import counted
 
 _LOOP_FUSIBLE = frozenset(
@@ -100,6 +101,8 @@ class CpuInstructionFusion(HloPass):
         rows_by_bytes: see `copies_rows`.
         separate_loops: don't fuse what one loop nest cannot vectorize together (see fusion_loops);
             XLA does fuse it.
+        reads_stored: don't recompute what a product reads from memory (see stored_operands); XLA
+            does.
         forced: pairs of names, producer and consumer, that are fused if possible even if it does
             not pay.
     """
@@ -110,15 +113,16 @@ class CpuInstructionFusion(HloPass):
     cuts_rows: bool = False
     rows_by_bytes: bool = False
     separate_loops: bool = False
+    reads_stored: bool = False
     forced: tuple[tuple[str, str], ...] = ()
 
     def apply(self, module: HloModule) -> None:
         limit = () if self.max_copies is None else (_few_copies(self.max_copies),)
-        loops = LOOP_CONDITIONS if self.separate_loops else ()
+        own = (LOOP_CONDITIONS if self.separate_loops else ()) + (STORED_CONDITIONS if self.reads_stored else ())
         rows = _NO_SHORT_COPIED_ROWS if self.rows_by_bytes else _NO_COPIED_ROWS
         rows = _NO_NARROW_PIECES if self.cuts_rows else rows
         conditions = [rows if c is _NO_COPIED_ROWS else c for c in CONDITIONS]
-        policy = _CpuPolicy(self.materialize_shifted_exponents, (*conditions, *loops, *limit))
+        policy = _CpuPolicy(self.materialize_shifted_exponents, (*conditions, *own, *limit))
         run_fusion(module, policy, frozenset(self.forced))
 
 
