@@ -1,24 +1,34 @@
 """Addresses of SciPy's LAPACK and BLAS routines, and queries of their workspace sizes.
 
-Machine code calls them as Fortran does. SciPy exports them as capsules in
-scipy.linalg.cython_lapack and scipy.linalg.cython_blas. A call cannot be interrupted: a signal or a
-cancellation takes effect when it returns (seconds for matrices of some thousand rows).
+Machine code calls them as Fortran does. They are found in the OpenBLAS of SciPy's wheels, which
+takes 3 ms to load; importing scipy.linalg takes 170. For a SciPy with another library they are the
+capsules of scipy.linalg.cython_lapack and scipy.linalg.cython_blas. A call cannot be interrupted: a
+signal or a cancellation takes effect when it returns (seconds for matrices of some thousand rows).
 """
 
 from __future__ import annotations
 
 import ctypes
+import logging
 from functools import cache, lru_cache
 from importlib import import_module
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+_LOG = logging.getLogger("xlanb.cpu")
 PREFIX = "lapack."
 """The prefix of the routines' symbols, as in lapack.dgeev."""
 SERIAL = "lapack.serial."
-"""The prefix of single-threaded variants, as in lapack.serial.dgeev (see lapack_calls)."""
+"""The prefix of single-threaded variants, as in lapack.serial.dgeev.14 of 14 arguments (see
+lapack_calls).
+"""
 _MODULES = ("scipy.linalg.cython_lapack", "scipy.linalg.cython_blas")
+_WHEEL = "scipy_"
+"""The prefix of routines in the OpenBLAS of SciPy's wheels."""
 
 
 @cache
@@ -28,15 +38,31 @@ def address(routine: str) -> int:
     Raises:
         KeyError: SciPy has no routine of this name.
     """
+    found = getattr(library(), f"{_WHEEL}{routine}_", None)
+    if found is not None:
+        return ctypes.cast(found, ctypes.c_void_p).value or 0
     capsule = _capsule(routine)
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     return int(pointer(capsule, _c_type(capsule)))
 
 
-def parameter_count(routine: str) -> int:
-    """The number of arguments of a routine."""
-    return _c_type(_capsule(routine)).count(b",") + 1
+@cache
+def library() -> ctypes.CDLL | None:
+    """SciPy's extension module of LAPACK with the libraries that it loads.
+
+    It is not imported. None if it is not where SciPy's wheels have it, or cannot be loaded alone.
+    """
+    spec = find_spec("scipy")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        for suffix in EXTENSION_SUFFIXES:
+            path = Path(folder, "linalg", f"cython_lapack{suffix}")
+            if path.is_file():
+                try:
+                    return ctypes.CDLL(str(path))
+                except OSError as error:
+                    _LOG.info("SciPy's LAPACK is imported: %s", error)
+    return None
 
 
 def _capsule(routine: str) -> Any:
@@ -80,4 +106,4 @@ def workspace(routine: str, arguments: tuple[int | str | None, ...], at: int, dt
     return max(int(room[0].real), 1)
 
 
-__all__ = ["PREFIX", "SERIAL", "address", "parameter_count", "workspace"]
+__all__ = ["PREFIX", "SERIAL", "address", "library", "workspace"]

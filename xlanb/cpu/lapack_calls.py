@@ -43,14 +43,16 @@ def symbols(names: Sequence[str]) -> dict[str, int]:
 @cache
 def entry(symbol: str) -> int:
     """The address of the routine of a symbol, or of a function that calls it on one thread."""
-    routine, target = symbol.removeprefix(SERIAL).removeprefix(PREFIX), jit.host()
-    limits = openblas() if symbol.startswith(SERIAL) else {}
+    if not symbol.startswith(SERIAL):
+        return lapack.address(symbol.removeprefix(PREFIX))
+    routine, count = symbol.removeprefix(SERIAL).split(".")
+    limits, target = openblas(), jit.host()
     if not limits:
         return lapack.address(routine)
     module, name = NativeModule(routine, target), f"enter.{routine}"
     state = module.variable("state", I32, external=True)
 
-    @module.define(name, VOID, exported=True, **{f"a{k}": PTR for k in range(lapack.parameter_count(routine))})
+    @module.define(name, VOID, exported=True, **{f"a{k}": PTR for k in range(int(count))})
     def enter(f: Function, *arguments: Value) -> None:
         _enter(f, state)
         f.call(VOID, symbol, *arguments)
@@ -66,7 +68,7 @@ def entry(symbol: str) -> int:
 @cache
 def openblas() -> dict[str, int]:
     """The functions that get and set OpenBLAS's thread count; empty if SciPy has another BLAS."""
-    library = ctypes.CDLL(import_module("scipy.linalg.cython_blas").__file__)
+    library = lapack.library() or ctypes.CDLL(import_module("scipy.linalg.cython_blas").__file__)
     for prefix in ("scipy_openblas", "openblas"):
         names = {GET: f"{prefix}_get_num_threads", SET: f"{prefix}_set_num_threads"}
         if all(hasattr(library, name) for name in names.values()):

@@ -143,5 +143,5 @@ def _with_constants(program: Program) -> str:
 
 def _with_lapack(text: str) -> tuple[str, list[str]]:
     """(The module with the symbols of a LAPACK library for C or Fortran, those symbols.)"""
-    called = re.compile(rf"@{re.escape(lapack.PREFIX)}(?:serial\.)?(\w+)")
+    called = re.compile(rf"@{re.escape(lapack.PREFIX)}(?:serial\.)?(\w+)(?:\.\d+)?")
     return called.sub(r"@\1_", text), sorted({f"{routine}_" for routine in called.findall(text)})

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -173,6 +175,39 @@ def test_a_child_finds_the_lock_of_openblas_free():
         os._exit(int(not np.array_equal(exe(4 * np.eye(70))[0], want[0])))
     lapack_calls.LIMIT[:2] = 0
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_routines_are_called_without_importing_scipy_linalg():
+    shape = "f64[5,5]{0,1}"
+    text = (
+        f"HloModule m, entry_computation_layout={{({shape})->({shape}, s32[])}}\nENTRY e {{\n  a = {shape} parameter(0)\n"
+        f'  ROOT r = ({shape}, s32[]) custom-call(a), custom_call_target="lapack_dpotrf_ffi", '
+        f'operand_layout_constraints={{{shape}}}, backend_config="{{uplo = 76 : ui8}}", '
+        "api_version=API_VERSION_TYPED_FFI\n}"
+    )
+    program = (
+        f"import sys, numpy as np, xlanb\nprint(*xlanb.compile({text!r})(4 * np.eye(5)))\n"
+        "print('scipy.linalg' in sys.modules)"
+    )
+    made = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert made.stdout.splitlines()[-1] == str(lapack.library() is None)
+
+
+@pytest.mark.skipif(lapack.library() is None, reason="SciPy has another library")
+def test_without_the_wheels_library_routines_are_scipy_s_capsules(monkeypatch):
+    a = matrices(np.random.default_rng(0), "d", (), 5)
+    wanted, near = eig("d", (), 5)(a), lapack.address("dgeev")
+    monkeypatch.setattr(lapack, "library", lambda: None)
+    for kept in (lapack.address, lapack_calls.entry):
+        kept.cache_clear()
+    try:
+        found = eig("d", (), 5)(a)
+        assert lapack.address("dgeev") != near
+    finally:
+        for kept in (lapack.address, lapack_calls.entry):
+            kept.cache_clear()
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_routine_that_scipy_lacks_is_named():

@@ -76,7 +76,8 @@ def emit_call(call: RoutineCall, *, serial: bool) -> list[Value]:
             offset += _scratch_bytes(i, a)
             if a.kind == "copy":
                 f.move(addresses[-1], call.operands[a.number], matrix_bytes(i, a.number))
-    f.call(VOID, f"{SERIAL if serial else PREFIX}{_LETTERS[call.type]}{call.routine.name}", *addresses)
+    routine = f"{_LETTERS[call.type]}{call.routine.name}"
+    f.call(VOID, f"{SERIAL}{routine}.{len(addresses)}" if serial else f"{PREFIX}{routine}", *addresses)
     f.regions[-1].work += polling.CALL
     return addresses
 
