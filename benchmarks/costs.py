@@ -387,6 +387,7 @@ FACTS = ("cycle_ns", "first_cache_sets", "first_cache_ways", "scan_element_ns")
 """Values from the machine's description, or (a scan by any function) dependent on the function."""
 SHARED: dict[str, tuple[Texts, Sequence[Value]]] = {
     "wake_ns": ([elementwise(n, "tanh") for n in (1 << 14, 3 << 14, 1 << 16, 3 << 16)], (12_000.0, 50_000.0)),
+    "near_bytes": ([dot(n, 1, 1024) for n in (64, 256, 512, 1024)], (1 << 18, 1 << 22)),
     "repeated_wake_ns": (
         [repeated(n, 100, "tanh") for n in (1 << 12, 3 << 12, 1 << 14, 3 << 14)],
         (2_500.0, 25_000.0),
@@ -430,8 +431,8 @@ def _medians(texts: Texts, changed: dict[str, Value], threads: int) -> list[floa
     """
     os.environ["XLANB_NUM_THREADS"] = str(threads)
     _narrowed()
-    costs.COMMON = replace(costs.COMMON, **changed)  # type: ignore[arg-type]
-    costs.FAMILIES.update({name: replace(table, **changed) for name, table in costs.FAMILIES.items()})  # type: ignore[arg-type]
+    costs.COMMON = costs.COMMON._replace(**changed)  # type: ignore[arg-type]
+    costs.FAMILIES.update({name: table._replace(**changed) for name, table in costs.FAMILIES.items()})  # type: ignore[arg-type]
     return [_median(text) for text in texts]
 
 

@@ -11,13 +11,10 @@ in all families (`COMMON`); those in `BY_FAMILY` may differ.
 
 from __future__ import annotations
 
-from dataclasses import fields
-
-from xlanb.lazy_dataclass import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Costs:
+class Costs(NamedTuple):
     """The times and sizes of one family."""
 
     # -- threads
@@ -37,7 +34,7 @@ class Costs:
     """Reading or writing a byte."""
     far_byte_ns: float = 0.03
     """Reading a byte of an array that exceeds `near_bytes`, if nothing is computed."""
-    near_bytes: int = 1 << 20
+    near_bytes: int = 1 << 19
     """The size in bytes of an array that stays in the L2 cache between calls."""
     operation_ns: float = 0.02
     """An arithmetic operation on an element, in vectors."""
@@ -255,4 +252,4 @@ def unit(name: str) -> str:
     return end if end in UNITS else ""
 
 
-NAMES = tuple(field.name for field in fields(Costs))
+NAMES = Costs._fields

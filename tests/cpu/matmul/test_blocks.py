@@ -5,8 +5,6 @@ All orders of the operands, all types with a tile, several slices of depth, seve
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import ml_dtypes
 import numpy as np
 import pytest
@@ -34,7 +32,7 @@ TYPES = [
 def blocked(monkeypatch):
     """Pack every possible product in blocks, in slices of a few lanes."""
     monkeypatch.setattr(plans, "_wants_blocks", lambda _: True)
-    monkeypatch.setattr(costs, "COMMON", replace(costs.COMMON, stretch_lanes=16))
+    monkeypatch.setattr(costs, "COMMON", costs.COMMON._replace(stretch_lanes=16))
     plans.plan.cache_clear()
     yield
     plans.plan.cache_clear()

@@ -26,11 +26,8 @@ from xlanb.cpu.emitters import (
     windows,
 )
 from xlanb.cpu.emitters import kernel as emitters
-from xlanb.cpu.emitters.attention import emit as _attention  # noqa: F401 - registers its kernel
 from xlanb.cpu.emitters.kernel import IN_PLACE, MEMORY_ONLY, OPTIONAL, ROUNDS, SCRATCH, SCRATCH_EACH
 from xlanb.cpu.emitters.rows import Reads, is_in_place, reads_of
-from xlanb.cpu.emitters.sorting import sort as _sort  # noqa: F401 - registers its kernel
-from xlanb.cpu.emitters.sorting import topk as _topk  # noqa: F401 - registers its kernel
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op

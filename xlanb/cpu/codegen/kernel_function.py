@@ -16,9 +16,8 @@ from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.types import PTR, VOID
 from xlanb.codegen.values import Value
 from xlanb.cpu.codegen import kernel as kernels
-from xlanb.cpu.emitters import linalg, updates
-from xlanb.cpu.emitters.fft.kernel import has_kernel as has_fft_kernel
-from xlanb.cpu.emitters.kernel import EMITTERS, Kernel
+from xlanb.cpu.emitters import updates
+from xlanb.cpu.emitters.kernel import EMITTERS, HAS_KERNEL, Kernel
 from xlanb.cpu.runtime.guard import HOST
 from xlanb.errors import UnimplementedError
 from xlanb.evaluator.collectives import names_partners
@@ -49,7 +48,10 @@ def is_host_call(i: HloInstruction) -> bool:
         return True
     if i.opcode is Op.SCAN:
         return not updates.scans_by_element(i)
-    return i.opcode in HOST_OPCODES and not (i.opcode is Op.FFT and has_fft_kernel(i)) and not linalg.has_kernel(i)
+    if i.opcode not in HOST_OPCODES:
+        return False
+    has_kernel = HAS_KERNEL.get(i.opcode)
+    return has_kernel is None or not has_kernel(i)
 
 
 class KernelFunction:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, TypeVar
 
 from xlanb.codegen.elemental import Elemental, Leaf
 from xlanb.codegen.function import Function
@@ -14,6 +16,8 @@ from xlanb.errors import CompilationError
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.lazy_dataclass import dataclass
+
+T = TypeVar("T")
 
 
 @dataclass(eq=False)
@@ -52,29 +56,69 @@ class Kernel:
         return self.outputs[()]
 
 
+# -- registries ------------------------------------------------------------------------------------
+
+_RARE: Mapping[Op, str] = {
+    Op.CHOLESKY: "linalg",
+    Op.CUSTOM_CALL: "linalg",
+    Op.FFT: "fft.kernel",
+    Op.SORT: "sorting.sort",
+    Op.TOPK: "sorting.topk",
+    Op.TRIANGULAR_SOLVE: "linalg",
+}
+"""The modules of emitters that few programs need; they register themselves."""
+_CUSTOM_FUSIONS = "attention.emit"
+"""The module of kernels of custom fusions."""
+
+
+def _import_emitters(opcode: Op) -> None:
+    if opcode in _RARE:
+        import_module(f"{__package__}.{_RARE[opcode]}")
+
+
+class ByOpcode(dict[Op, T]):
+    """Values by opcode. The emitters of a rare opcode are imported when it is looked up."""
+
+    def __contains__(self, opcode: object) -> bool:
+        return self.get(opcode) is not None
+
+    def __missing__(self, opcode: Op) -> T:
+        found: T | None = self.get(opcode)
+        if found is None:
+            raise KeyError(opcode)
+        return found
+
+    def get(self, opcode: Any, default: Any = None) -> Any:
+        """The value of an opcode, or `default`."""
+        _import_emitters(opcode)
+        return super().get(opcode, default)
+
+
 Emitter = Callable[[Kernel], bool]
-EMITTERS: dict[Op, Emitter] = {}
+EMITTERS: dict[Op, Emitter] = ByOpcode()
 """Emitters by the root's opcode; if one returns False, it emitted nothing: use the loop kernel."""
 
 
 MEMORY_ONLY: set[Op] = set()
 """Opcodes whose emitter needs operands in memory: they cannot be part of a fusion's kernel."""
-SCRATCH: dict[Op, Callable[[HloInstruction], int]] = {}
+SCRATCH: dict[Op, Callable[[HloInstruction], int]] = ByOpcode()
 """Bytes of shared scratch memory that the emitter of an opcode needs."""
-SCRATCH_EACH: dict[Op, Callable[[HloInstruction], int]] = {}
+SCRATCH_EACH: dict[Op, Callable[[HloInstruction], int]] = ByOpcode()
 """Bytes of scratch memory that each thread needs in addition (`Kernel.own_scratch`)."""
-ROUNDS: dict[Op, Callable[[HloInstruction], tuple[int, float]]] = {}
+ROUNDS: dict[Op, Callable[[HloInstruction], tuple[int, float]]] = ByOpcode()
 """Trip count and nanoseconds per iteration of the loop that calls `own_scratch`.
 
 If one thread runs the loop, only one thread's scratch is allocated.
 """
-IN_PLACE: dict[Op, Callable[[HloInstruction, int], bool]] = {}
+IN_PLACE: dict[Op, Callable[[HloInstruction, int], bool]] = ByOpcode()
 """Whether an emitter may write a result over the operand with the same number.
 
 It may if it reads the whole operand before it writes.
 """
-OPTIONAL: set[Op] = set()
+OPTIONAL: dict[Op, bool] = ByOpcode()
 """Opcodes whose emitter skips unused results, which have no buffer."""
+HAS_KERNEL: dict[Op, Callable[[HloInstruction], bool]] = ByOpcode()
+"""Whether an instruction of an opcode has a kernel; if not, the runtime computes it."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +144,7 @@ def custom_fusion(i: HloInstruction) -> CustomFusion | None:
     """The kernel for a fusion's kind; None if the root decides, or if it is not a fusion."""
     if i.opcode is not Op.FUSION or i.get("kind") != "kCustom":
         return None
+    import_module(f"{__package__}.{_CUSTOM_FUSIONS}")
     return next((made for kind, made in CUSTOM_FUSIONS.items() if f'"{kind}"' in i.backend_config), None)
 
 

@@ -13,6 +13,5 @@ qr, eigh      factors and eigenvalues of small matrices, where LAPACK's calls co
 """
 
 from xlanb.cpu.emitters.linalg import eigh, qr, small, table
-from xlanb.cpu.emitters.linalg.routine import has_kernel
 
-__all__ = ["eigh", "has_kernel", "qr", "small", "table"]
+__all__ = ["eigh", "qr", "small", "table"]

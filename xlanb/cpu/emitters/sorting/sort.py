@@ -66,7 +66,7 @@ def _in_place(i: HloInstruction, operand: int) -> bool:
 SCRATCH_EACH[Op.SORT] = _sort_scratch
 ROUNDS[Op.SORT] = _rounds
 IN_PLACE[Op.SORT] = _in_place
-OPTIONAL.add(Op.SORT)
+OPTIONAL[Op.SORT] = True
 MEMORY_ONLY.add(Op.SORT)
 
 
