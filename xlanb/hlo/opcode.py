@@ -9,6 +9,7 @@ which XLA prints them (hlo_instructions.cc). Semantics are XLA's
 from __future__ import annotations
 
 from enum import Enum
+from functools import cache
 
 from xlanb.lazy_dataclass import dataclass
 
@@ -43,19 +44,21 @@ class Attribute:
     required: bool = False
 
 
+@cache
 def _attributes(spec: str) -> tuple[Attribute, ...]:
+    return tuple(map(_attribute, spec.split()))
+
+
+@cache
+def _attribute(text: str) -> Attribute:
     """`name:kind`, with `!` if required and `=value` for a default that is not printed."""
-    out = []
-    for item in spec.split():
-        name, _, rest = item.partition(":")
-        kind, _, default = rest.partition("=")
-        required = kind.endswith("!")
-        value: object = None
-        if default:
-            value = {"true": True, "false": False, "()": ()}.get(default, default)
-            value = int(default) if default.lstrip("-").isdigit() else value
-        out.append(Attribute(name, kind.rstrip("!"), value, required))
-    return tuple(out)
+    name, _, rest = text.partition(":")
+    kind, _, default = rest.partition("=")
+    value: object = None
+    if default:
+        value = {"true": True, "false": False, "()": ()}.get(default, default)
+        value = int(default) if default.lstrip("-").isdigit() else value
+    return Attribute(name, kind.rstrip("!"), value, kind.endswith("!"))
 
 
 _WINDOW = "window:window"

@@ -12,6 +12,7 @@ import re
 from typing import NoReturn
 
 from xlanb.errors import HloParseError
+from xlanb.patterns import pattern
 from xlanb.shape.primitive_type import BY_TEXT as PRIMITIVE_TYPES
 
 MAX_DEPTH = 100
@@ -28,24 +29,24 @@ _COMMENT = re.compile(
     r"""|(?<=["'])(?P<open>[\s\S]*)|(?<=/)(?:/[^\n\r]*|\*[\s\S]*?\*/|\*))"""
 )
 _BLANK = re.compile(r"[ \t\n\r]*")
-_NOT_EOL = re.compile(r"[^\n\r]+")
+_NOT_EOL = pattern(r"[^\n\r]+")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
 _NAME = re.compile(r"(?:%([A-Za-z_][A-Za-z0-9_.\-]*)|([A-Za-z_][A-Za-z0-9_.\-]*)([:=]?))[ \t\n\r]*")
 _ATTRIBUTE = re.compile(r"([A-Za-z_][A-Za-z0-9_.\-]*)=[ \t\n\r]*")
 _WORD = re.compile(r"([A-Za-z_][A-Za-z0-9_.\-]*)(?![:=])[ \t\n\r]*")
-_NUMBER = re.compile(
+_NUMBER = pattern(
     r"(?P<float>-?(?:(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)[eE][+-]?[0-9]+|[0-9]++\.[0-9]*|\.[0-9]+))"
     r"|(?P<labels>[0-9bf?]{2,}_[0-9io?]{2,}->[0-9bf?]{2,})"
     r"|(?P<dxd>[0-9]+(?:x[0-9]+)+)"
     r"|(?P<pad>-?[0-9]+_-?[0-9]+(?:_[0-9]+)?(?:x-?[0-9]+_-?[0-9]+(?:_[0-9]+)?)*)"
     r"|(?P<int>-?[0-9]+)"
 )
-_LABELS = re.compile(r"([0-9bf?]{2,}_[0-9io?]{2,}->[0-9bf?]{2,})[ \t\n\r]*")
+_LABELS = pattern(r"([0-9bf?]{2,}_[0-9io?]{2,}->[0-9bf?]{2,})[ \t\n\r]*")
 _INT = re.compile(r"-?[0-9]+")
 _INTS = re.compile(r"\{[ \t\n\r]*(?:(-?[0-9]{1,18}(?:[ \t\n\r]*,[ \t\n\r]*-?[0-9]{1,18})*)[ \t\n\r]*)?\}[ \t\n\r]*")
-_STRING_TOKEN = re.compile(rf"(?:{_STRING})")
-_JSON_STEP = re.compile(r'[^{}"]+|"[^"\\]*(?:\\[\s\S][^"\\]*)*"|[{}]')
-_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]+)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([\s\S]))")
+_STRING_TOKEN = pattern(rf"(?:{_STRING})")
+_JSON_STEP = pattern(r'[^{}"]+|"[^"\\]*(?:\\[\s\S][^"\\]*)*"|[{}]')
+_ESCAPE = pattern(r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]+)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([\s\S]))")
 _SIMPLE_ESCAPES = {
     "a": "\a",
     "b": "\b",

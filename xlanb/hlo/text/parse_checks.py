@@ -11,17 +11,15 @@ from dataclasses import replace
 from typing import Any
 
 from xlanb.hlo.instruction import HloInstruction
-from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.opcode import BY_TEXT, HloOpcode
 from xlanb.hlo.text.lexer import Cursor
 from xlanb.hlo.text.parse_shape import compatible
 from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
 from xlanb.shape.shape import TOKEN, array
 
 NOT_INFERRED = frozenset(
-    o
-    for o in HloOpcode
-    if o.text
-    in (
+    BY_TEXT[text]
+    for text in (
         "async-start async-update async-done all-gather all-gather-start all-gather-done "
         "all-reduce all-reduce-start all-reduce-done all-to-all "
         "collective-broadcast collective-permute collective-permute-start collective-permute-done "

@@ -34,6 +34,7 @@ from xlanb.hlo.text.parse_metadata import (
 from xlanb.hlo.text.parse_scope import ParseScope
 from xlanb.hlo.text.parse_shape import SIMPLE, ShapeCache, at_shape, compatible, parse_shape
 from xlanb.hlo.text.parse_sharding import parse_sharding, tuple_sharding
+from xlanb.patterns import pattern
 from xlanb.shape import ArrayShape, Literal, Shape, TupleShape
 
 _B = r"[ \t\n\r]*"
@@ -43,7 +44,7 @@ _HEAD = re.compile(
     rf"(ROOT[ \t\n\r]+)?(?:%({_NAME})|({_NAME})(?=[ \t\n\r])){_B}={_B}({_SHAPE})[ \t\n\r]+([a-z][a-z0-9\-]*)\({_B}"
 )
 _OPERAND = re.compile(rf"(?:({_SHAPE})[ \t\n\r]+)?(?:%({_NAME})|({_NAME})){_B}([,)]){_B}")
-_BARE_SHAPES = re.compile(rf"(?:(?:{'|'.join(sorted(RESERVED - KEYWORDS))})\[[0-9,]*\]{_B}(?:,{_B})+)+")
+_BARE_SHAPES = pattern(rf"(?:(?:{'|'.join(sorted(RESERVED - KEYWORDS))})\[[0-9,]*\]{_B}(?:,{_B})+)+")
 _ATTRIBUTE = re.compile(rf",{_B}({_NAME})={_B}(\{{[^{{}}\"']*\}}|[^\s,{{}}\"'()]+)?{_B}")
 _PARAMETER = re.compile(r"([0-9]{1,9})\)[ \t\n\r]*")
 _LINE = re.compile(
