@@ -68,6 +68,15 @@ for t, name, dtype, w in (("s", "f32", np.float32, 4), ("d", "f64", np.float64, 
             given = rng.standard_normal((b, rows, columns)).astype(dtype)
             shape, k = f"{name}[{b},{rows},{columns}]{{1,2,0}}", min(rows, columns)
             call("getrf", t, [shape], [shape, f"s32[{b},{k}]{{1,0}}", f"s32[{b}]{{0}}"], "", [given], [given.nbytes, 4 * b * k, 4 * b])
+
+# OpenBLAS reads behind a vector of complex numbers that it multiplies by NaN
+for t, name, dtype, w in (("c", "c64", np.complex64, 8), ("z", "c128", np.complex128, 16)):
+    for rows, columns in ((2, 1), (16, 1), (17, 1), (19, 3), (40, 5)):
+        for far in (0.0, np.nan, np.inf, np.finfo(dtype).max):
+            given = (rng.standard_normal((1, columns, rows)) + 1j * rng.standard_normal((1, columns, rows))).astype(dtype)
+            given[..., -1] += far
+            shape, k = f"{name}[1,{rows},{columns}]{{1,2,0}}", min(rows, columns)
+            call("geqrf", t, [shape], [shape, f"{name}[1,{k}]{{1,0}}"], "", [given], [given.nbytes, w * k])
 print("whole")
 """
 

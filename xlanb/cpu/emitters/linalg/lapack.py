@@ -29,6 +29,7 @@ from xlanb.cpu.emitters.linalg.routine import (
     matrix_bytes,
     number,
     result_bytes,
+    results_of,
     size_of,
 )
 from xlanb.cpu.lapack import PREFIX, SERIAL, workspace
@@ -54,10 +55,23 @@ def _placed(i: HloInstruction, routine: Routine) -> list[Argument]:
 
 def _scratch_bytes(i: HloInstruction, a: Argument) -> int:
     """Bytes of scratch memory of an argument, in whole cache lines."""
-    if not isinstance(a, Array) or a.kind not in ("scratch", "copy"):
+    if not isinstance(a, Array):
+        return 0
+    if _is_apart(i, a):
+        return -(-result_bytes(i)[a.number] // LINE) * LINE + LINE
+    if a.kind not in ("scratch", "copy"):
         return 0
     size = matrix_bytes(i, a.number) if a.kind == "copy" else a.number
     return -(-size // LINE) * LINE
+
+
+def _is_apart(i: HloInstruction, a: Array) -> bool:
+    """Whether a routine computes a result in scratch memory.
+
+    OpenBLAS's cscal reads the number behind a vector of complex numbers (seen in 0.3.30, if the
+    factor is NaN), so a result must not be the end of an array.
+    """
+    return a.kind == "result" and results_of(i)[a.number].element_type.is_complex
 
 
 def emit_call(call: RoutineCall, *, serial: bool) -> list[Value]:
@@ -66,9 +80,15 @@ def emit_call(call: RoutineCall, *, serial: bool) -> list[Value]:
     Returns the addresses of the arguments; a workspace is two, itself and its size.
     """
     f, i, addresses, offset = call.f, call.instruction, list[Value](), 0
+    apart: list[tuple[int, Value]] = []
     for a in _placed(i, call.routine):
         if not isinstance(a, Array):
             addresses.append(_constant(f, call.type, a))
+        elif _is_apart(i, a):
+            apart.append((a.number, call.room(offset)))
+            addresses.append(apart[-1][1])
+            offset += _scratch_bytes(i, a)
+            f.move(addresses[-1], call.results[a.number], result_bytes(i)[a.number])
         elif a.kind in ("operand", "result"):
             addresses.append((call.operands if a.kind == "operand" else call.results)[a.number])
         else:
@@ -79,6 +99,8 @@ def emit_call(call: RoutineCall, *, serial: bool) -> list[Value]:
     routine = f"{_LETTERS[call.type]}{call.routine.name}"
     f.call(VOID, f"{SERIAL}{routine}.{len(addresses)}" if serial else f"{PREFIX}{routine}", *addresses)
     f.regions[-1].work += polling.CALL
+    for k, room in apart:
+        f.move(call.results[k], room, result_bytes(i)[k])
     return addresses
 
 

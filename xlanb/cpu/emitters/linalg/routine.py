@@ -225,7 +225,8 @@ def is_used(i: HloInstruction, result: int) -> bool:
     return i.is_root or any(u.opcode is not Op.GET_TUPLE_ELEMENT or u.tuple_index == result for u in i.users)
 
 
-def _results(i: HloInstruction) -> list[ArrayShape]:
+def results_of(i: HloInstruction) -> list[ArrayShape]:
+    """The shapes of all results."""
     return [s.as_array() for _, s in i.shape.leaves() if not s.is_token]
 
 
@@ -242,7 +243,7 @@ def _has_matrices(i: HloInstruction, letter: str) -> bool:
 
 
 def _fits(i: HloInstruction, w: RoutineWay, routine: Routine) -> bool:
-    given, made = [array_of(o) for o in i.operands], _results(i)
+    given, made = [array_of(o) for o in i.operands], results_of(i)
     if (len(given), len(made)) != (len(routine.operands), len(routine.results)):
         return False
     batch, wanted = given[0].dimensions[:-2], (*routine.operands, *routine.results)
@@ -353,7 +354,7 @@ def matrix_bytes(i: HloInstruction, operand: int) -> int:
 
 def result_bytes(i: HloInstruction) -> list[int]:
     """Bytes of each result for one matrix."""
-    return [s.byte_size // batch_of(i) for s in _results(i)]
+    return [s.byte_size // batch_of(i) for s in results_of(i)]
 
 
 def number(t: PrimitiveType) -> Type:
