@@ -6,6 +6,8 @@ keep the two consistent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
@@ -27,13 +29,38 @@ def create_fusion(
         computation_name: preferred name of the new computation.
         name: preferred name of the fusion.
     """
+    return fuse_group((root,), kind, computation_name, name)
+
+
+def fuse_group(
+    group: Sequence[HloInstruction], kind: str, computation_name: str = "fused_computation", name: str = "fusion"
+) -> HloInstruction:
+    """Replace the first instruction of a group by a fusion that contains copies of them all.
+
+        n = f32[8] negate(a)
+        r = f32[8] add(n, b)
+          =>  r.fusion = f32[8] fusion(b, a), kind=..., calls={
+                p0, p1, n = negate(p1), ROOT r = add(n, p0)}
+
+    Args:
+        group: every instruction except the first is an operand of an earlier one. Those that others
+            use too stay for them; the rest is removed.
+        kind: kLoop, kInput, kOutput or kCustom.
+        computation_name: preferred name of the new computation.
+        name: preferred name of the fusion.
+    """
+    root = group[0]
     parent = root.parent
+    operands = {root: None}  # in the order that fusing one instruction after the other would give
+    for i in group:
+        del operands[i]
+        operands.update(dict.fromkeys(i.operands))
     fused = parent.module.add_computation(computation_name, execution_thread=parent.execution_thread)
-    operands = tuple(dict.fromkeys(root.operands))
     inside = {o: add_parameter(fused, n, o) for n, o in enumerate(operands)}
-    copy = fused.clone_instruction(root, tuple(inside[o] for o in root.operands))
-    fused.set_root(copy)
-    fusion = parent.add(HloOpcode.FUSION, operands, root.shape, name=name, like=root, kind=kind, calls=fused)
+    for i in reversed(group):
+        inside[i] = fused.clone_instruction(i, [inside[o] for o in i.operands])
+    fused.set_root(inside[root])
+    fusion = parent.add(HloOpcode.FUSION, tuple(operands), root.shape, name=name, like=root, kind=kind, calls=fused)
     parent.replace(root, fusion)
     if fusion.sharding:
         parent.update(fusion, sharding="")

@@ -12,7 +12,7 @@ masks and the shape changes of q, k, v and the result: the kernel reads and writ
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
 from xlanb.analysis.attention import Attention, attention_of, between
@@ -25,7 +25,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.lazy_dataclass import dataclass
 from xlanb.transforms.base import HloPass
-from xlanb.transforms.fusion_editing import create_fusion, fuse_into
+from xlanb.transforms.fusion_editing import fuse_group
 from xlanb.transforms.reason import reason
 
 KIND = "__xlanb_attention"
@@ -144,21 +144,19 @@ def _fuse(c: HloComputation, x: Candidate, places: Mapping[HloInstruction, int])
     a, inside = x.attention, x.inside
     moved = {i for access in (a.q, a.k, a.v) for i in access.path}
     beside = _logit_operands(a, inside)
-    fusion = create_fusion(a.root, "kCustom", "fused_attention", "attention_fusion")
-    c.update(fusion, backend_config=_CONFIG)
-    waiting = [(-places[o], o) for o in dict.fromkeys(fusion.operands) if o in places]
+    group = {a.root: None}
+    waiting = [(-places[o], o) for o in dict.fromkeys(a.root.operands) if o in places]
     heapify(waiting)
     while waiting:  # the last first: users before operands
         _, i = heappop(waiting)
-        if not i.uses_by(fusion) or not (i in inside or _belongs(i, fusion, moved, beside)):
+        if i in group or not (i in inside or _belongs(i, group, moved, beside)):
             continue
-        known = {*fusion.operands}
-        fuse_into(fusion, i)
-        for o in dict.fromkeys(i.operands):
-            if o not in known and o in places:
+        group[i] = None
+        for o in i.operands:
+            if o in places:
                 heappush(waiting, (-places[o], o))
-        if not i.user_count and not i.is_root:
-            c.remove(i)
+    fusion = fuse_group(tuple(group), "kCustom", "fused_attention", "attention_fusion")
+    c.update(fusion, backend_config=_CONFIG)
 
 
 def _logit_operands(a: Attention, inside: Mapping[HloInstruction, None]) -> set[HloInstruction]:
@@ -176,7 +174,7 @@ def _logit_operands(a: Attention, inside: Mapping[HloInstruction, None]) -> set[
 
 def _belongs(
     i: HloInstruction,
-    fusion: HloInstruction,
+    group: Collection[HloInstruction],
     moved: set[HloInstruction],
     beside: set[HloInstruction],
 ) -> bool:
@@ -187,7 +185,7 @@ def _belongs(
         return i.array_shape.rank == 0
     if i.opcode is O.BROADCAST or _is_of_indices(i):
         return True
-    return (i in moved or i in beside) and not i.is_root and all(user is fusion for user in i.users)
+    return (i in moved or i in beside) and not i.is_root and all(user in group for user in i.users)
 
 
 def _is_of_indices(i: HloInstruction, depth: int = 0) -> bool:

@@ -32,7 +32,7 @@ from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape
 from xlanb.shape.shape import long_dimensions
 from xlanb.transforms.base import HloPass
-from xlanb.transforms.fusion_editing import create_fusion, fuse_into
+from xlanb.transforms.fusion_editing import fuse_group
 
 _SHORTEST, _LONGEST = 8, 32_768
 """Elements of a row: a shorter one does not vectorize, a longer one does not stay in cache."""
@@ -94,10 +94,7 @@ def _fuse_rows(c: HloComputation) -> None:
         for rows in _rows_of(root, simple):
             group = _group(root, rows, place)
             if _pays(group, rows):
-                fusion = create_fusion(root, "kLoop", "fused_rows", f"{root.opcode}_row_fusion".replace("-", "_"))
-                for i in group[1:]:
-                    fuse_into(fusion, i)
-                    c.remove(i)
+                fuse_group(group, "kLoop", "fused_rows", f"{root.opcode}_row_fusion".replace("-", "_"))
                 done.update(group)
                 break
 
