@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from xlanb.shape import ArrayShape, Layout
 
 
+@lru_cache(maxsize=4096)
 def is_bitcast(source: ArrayShape, target: ArrayShape) -> bool:
     """Whether a reshape or copy from `source` to `target`, layouts included, moves no bytes.
 
@@ -74,6 +76,7 @@ def _order(physical: list[tuple[int, int]], lengths: list[int]) -> list[int] | N
     return order
 
 
+@lru_cache(maxsize=4096)
 def aligned_layout(source: ArrayShape, dimensions: tuple[int, ...], *, ones_in_order: bool = False) -> Layout | None:
     """The layout in which reshaping `source` to `dimensions` moves no bytes, or None.
 
