@@ -18,8 +18,10 @@ size 1. All users of each are in the group.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cached_property, lru_cache
 from heapq import heappop, heappush
+from operator import itemgetter
 
 from xlanb.analysis.call_graph import CallGraph
 from xlanb.analysis.dataflow import is_squeeze
@@ -36,6 +38,7 @@ from xlanb.transforms.fusion_editing import fuse_group
 
 _SHORTEST, _LONGEST = 8, 32_768
 """Elements of a row: a shorter one does not vectorize, a longer one does not stay in cache."""
+_SQUEEZES = (O.BITCAST, O.RESHAPE)
 _MOST = 40
 """The most instructions in a group: each reduction recomputes its operand."""
 
@@ -61,8 +64,7 @@ class _Rows:
 
     def is_row_value(self, s: ArrayShape) -> bool:
         """Whether it has one value per row, in the order of the rows."""
-        sizes = [s.dimensions[d] for d in long_dimensions(s)]
-        return sizes == [self.full.dimensions[d] for d in self._numbered] and _is_row_major(s)
+        return _sizes(s) == self._sizes
 
     def is_spread(self, i: HloInstruction) -> bool:
         """Whether it broadcasts a value per row to the elements of the row."""
@@ -71,9 +73,24 @@ class _Rows:
         named = [d for d in i.dimensions if self.full.dimensions[d] != 1]
         return named == self._numbered and self.is_row_value(i.operands[0].array_shape)
 
-    @property
+    @cached_property
     def _numbered(self) -> list[int]:
         return [d for d in self.kept if self.full.dimensions[d] != 1]
+
+    @cached_property
+    def _sizes(self) -> tuple[int, ...]:
+        return tuple(self.full.dimensions[d] for d in self._numbered)
+
+
+@lru_cache(maxsize=1024)
+def _rows(full: ArrayShape, reduced: tuple[int, ...]) -> _Rows:
+    return _Rows(full, tuple(d for d in range(full.rank) if d not in reduced))
+
+
+@lru_cache(maxsize=1024)
+def _sizes(s: ArrayShape) -> tuple[int, ...] | None:
+    """The sizes that are not 1 of a row-major array."""
+    return tuple(s.dimensions[d] for d in long_dimensions(s)) if _is_row_major(s) else None
 
 
 def _is_row_major(s: ArrayShape) -> bool:
@@ -86,53 +103,44 @@ def _fuse_rows(c: HloComputation) -> None:
     if all(i.opcode is not O.REDUCE for i in order):
         return
     place = {i: n for n, i in enumerate(order)}
-    simple = {i for i in order if _is_simple(i)}
-    above = _above_reductions(order, simple)
+    nearest = _nearest_reductions(order)
     for root in reversed(order):
-        if root in done or root not in above or root.opcode is O.BROADCAST:
+        if root in done or root not in nearest or root.opcode is O.BROADCAST:
             continue
-        for rows in _rows_of(root, simple):
-            group = _group(root, rows, place)
-            if _pays(group, rows):
-                fuse_group(group, "kLoop", "fused_rows", f"{root.opcode}_row_fusion".replace("-", "_"))
-                done.update(group)
-                break
+        reduction = nearest[root][1]
+        rows = _rows(reduction.operands[0].array_shape, reduction.dimensions)
+        group = _group(root, rows, place)
+        if _pays(group, rows):
+            fuse_group(group, "kLoop", "fused_rows", f"{root.opcode}_row_fusion".replace("-", "_"))
+            done.update(group)
 
 
-def _above_reductions(order: list[HloInstruction], simple: set[HloInstruction]) -> set[HloInstruction]:
-    """Instructions that may be the root of a group: simple, and dependent on a row reduction.
+def _nearest_reductions(order: list[HloInstruction]) -> dict[HloInstruction, tuple[int, HloInstruction]]:
+    """The row reduction fewest operands away from each instruction that depends on one, and the
+    distance.
 
-    All instructions between the reduction and the root must be simple too.
+    All instructions between the two may be in a group.
     """
-    above: set[HloInstruction] = set()
+    nearest: dict[HloInstruction, tuple[int, HloInstruction]] = {}
     for i in order:
-        if i in simple and (i.opcode is O.REDUCE or not above.isdisjoint(i.operands)):
-            above.add(i)
-    return above
-
-
-def _rows_of(root: HloInstruction, simple: set[HloInstruction]) -> Iterator[_Rows]:
-    """The candidate rows of a group with this root: those of the nearest reduction."""
-    if root not in simple:
-        return
-    seen, queue = {root}, [root]
-    while queue and len(seen) < _MOST:
-        i = queue.pop(0)
-        if i.opcode is O.REDUCE and _is_row_reduction(i):
-            full = i.operands[0].array_shape
-            yield _Rows(full, tuple(d for d in range(full.rank) if d not in i.dimensions))
-            return
-        for o in i.operands:
-            if o in simple and o not in seen:
-                seen.add(o)
-                queue.append(o)
+        if i.opcode is O.REDUCE and _is_simple(i) and _is_row_reduction(i):
+            nearest[i] = 0, i
+            continue
+        found = [nearest[o] for o in i.operands if o in nearest]
+        if found and _is_simple(i):
+            distance, reduction = min(found, key=itemgetter(0))
+            if distance < _MOST:
+                nearest[i] = distance + 1, reduction
+    return nearest
 
 
 def _is_simple(i: HloInstruction) -> bool:
     """Whether it can be in a group at all."""
     if i.control_predecessors or i.control_successors or i.shape.is_tuple or i.shape.is_token:
         return False
-    if i.opcode in (O.REDUCE, O.BROADCAST) or is_squeeze(i):
+    if i.opcode in _SQUEEZES:
+        return is_squeeze(i)
+    if i.opcode in (O.REDUCE, O.BROADCAST):
         return True
     return is_elementwise(i) and i.opcode not in (O.CONSTANT, O.FUSION, O.MAP)
 
@@ -148,16 +156,18 @@ def _is_row_reduction(i: HloInstruction) -> bool:
 
 def _belongs(i: HloInstruction, rows: _Rows) -> bool:
     """Whether it computes elements or values of these rows."""
-    if not _is_simple(i):
+    if not i.shape.is_array:
         return False
     s = i.array_shape
+    whole = s.dimensions == rows.full.dimensions and s.minor_to_major == rows.full.minor_to_major
+    if not (whole or rows.is_row_value(s)) or not _is_simple(i):
+        return False
     if i.opcode is O.REDUCE:
         same = i.operands[0].array_shape.dimensions == rows.full.dimensions
         return same and _is_row_reduction(i) and rows.is_row_value(s)
-    if is_squeeze(i):
+    if i.opcode in _SQUEEZES:
         return rows.is_row_value(s) and rows.is_row_value(i.operands[0].array_shape)
-    whole = s.dimensions == rows.full.dimensions and s.minor_to_major == rows.full.minor_to_major
-    return whole or rows.is_row_value(s)
+    return True
 
 
 def _group(root: HloInstruction, rows: _Rows, place: Mapping[HloInstruction, int]) -> list[HloInstruction]:
