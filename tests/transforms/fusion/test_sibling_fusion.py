@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from xlanb.evaluator import evaluate
 from xlanb.hlo import parse
@@ -92,3 +96,58 @@ def test_other_sizes_other_arrays_and_other_orders_stay_apart() -> None:
     ):
         _, after = merged("  x = f32[200] parameter(0)\n  y = f32[200] parameter(1)\n" + body)
         assert fusions(after) == 2
+
+
+def test_a_loop_that_reads_another_s_result_is_merged_with_it() -> None:
+    """As an optimizer's step reads its moments."""
+    before, after = merged(
+        "  x = f32[200] parameter(0)\n  y = f32[200] parameter(1)\n"
+        "  a = f32[200] fusion(x, y), kind=kLoop, calls=double\n  b = f32[200] fusion(y, a), kind=kLoop, calls=half\n"
+        "  c = f32[200] fusion(b, a), kind=kLoop, calls=half\n"
+        "  ROOT t = (f32[200], f32[200], f32[200]) tuple(a, b, c)\n"
+    )
+    (fusion,) = [i for i in after.entry_computation if i.opcode is Op.FUSION]
+    assert len(fusion.operands) == 2
+    x, y = np.random.default_rng(0).standard_normal((2, 200)).astype(np.float32)
+    for want, got in zip(evaluate(before, x, y), evaluate(after, x, y), strict=True):
+        np.testing.assert_array_equal(want, got)
+
+
+def test_a_loop_that_also_reads_the_result_through_another_stays_apart() -> None:
+    before, after = merged(
+        "  x = f32[200] parameter(0)\n  a = f32[200] fusion(x, x), kind=kLoop, calls=double\n"
+        "  n = f32[200] reverse(a), dimensions={0}\n  b = f32[200] fusion(a, n), kind=kLoop, calls=half\n"
+        "  ROOT t = (f32[200], f32[200]) tuple(a, b)\n"
+    )
+    assert fusions(after) == 2
+    x = np.random.default_rng(0).standard_normal(200).astype(np.float32)
+    for want, got in zip(evaluate(before, x), evaluate(after, x), strict=True):
+        np.testing.assert_array_equal(want, got)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_any_merges_leave_an_order_and_the_values(seed: int) -> None:
+    r = random.Random(seed)
+    values, bodies, lines = ["x", "y"], "", "  x = f32[200] parameter(0)\n  y = f32[200] parameter(1)\n"
+    for n in range(r.randint(3, 12)):
+        a, b = r.choice(values[-5:]), r.choice(values[-5:])
+        if r.random() < 0.3:
+            lines += f"  v{n} = f32[200] reverse({a}), dimensions={{0}}\n"
+        else:
+            lines += f"  v{n} = f32[200] fusion({a}, {b}), kind=kLoop, calls=body{n}\n"
+            bodies += (
+                f"body{n} {{\n  p = f32[200] parameter(0)\n  q = f32[200] parameter(1)\n"
+                f"  s = f32[200] add(p, q)\n  ROOT r = f32[200] {r.choice(('multiply', 'subtract'))}(s, q)\n}}\n"
+            )
+        values.append(f"v{n}")
+    results = ", ".join(values[2:])
+    shapes = ", ".join(["f32[200]"] * (len(values) - 2))
+    text = f"HloModule m\n{bodies}ENTRY e {{\n{lines}  ROOT t = ({shapes}) tuple({results})\n}}\n"
+    before, after = parse(text), parse(text)
+    PASSES["sibling-fusion"]().run(after)
+    after.verify()
+    x, y = np.random.default_rng(seed).uniform(-1, 1, (2, 200)).astype(np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for want, got in zip(evaluate(before, x, y), evaluate(after, x, y), strict=True):
+            np.testing.assert_array_equal(want, got)

@@ -1,4 +1,4 @@
-"""Fuse loops over equal shapes that read the same arrays into one multi-output loop.
+"""Fuse loops over equal shapes that read the same arrays, or each other's results, into one loop.
 
     a = f32[64] fusion(x, y), kind=kLoop
     b = f32[64] fusion(x, z), kind=kLoop
@@ -7,9 +7,10 @@
           b = get-tuple-element(f), index=1
 
 Fusion recomputes for each result what they have in common: two halves of a round of a random number
-generator, the moments and the step of an optimizer. Here that is computed once, and each array is
-read once. XLA has passes of this kind for GPUs (xla/service/gpu/transforms/multi_output_fusion.h);
-XLA:CPU runs none.
+generator, the moments of an optimizer. Here that is computed once, and each array is read once. A
+loop that reads another's result (the step of an optimizer, its moments) gets it from a register,
+unless something else lies between the two. XLA has passes of this kind for GPUs
+(xla/service/gpu/transforms/multi_output_fusion.h); XLA:CPU runs none.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _SMALL = 64
 
 
 class SiblingFusion(HloPass):
-    """Merges independent loop fusions of equal shape that read a common array of that size."""
+    """Merges loop fusions of equal shape that read a common array of that size, or each other."""
 
     name = "sibling-fusion"
 
@@ -105,10 +106,12 @@ def _is_plain_loop(i: HloInstruction) -> bool:
 
 
 def _fits(group: Sequence[HloInstruction], i: HloInstruction) -> bool:
-    """Whether `i` shares an operand of its own size with the group, and the loop stays small."""
+    """Whether the loop stays small, and `i` shares an operand of its size with the group or reads a
+    result of it.
+    """
     mine = i.array_shape.dimensions
     if not any(
-        o.shape.is_array and o.array_shape.dimensions == mine and any(o in f.operands for f in group)
+        o.shape.is_array and o.array_shape.dimensions == mine and any(o is f or o in f.operands for f in group)
         for o in i.operands
     ):
         return False
@@ -130,9 +133,15 @@ class _Group:
 
 
 def _stays_acyclic(groups: Sequence[_Group], group: _Group, i: HloInstruction, reach: HloReachabilityMap) -> bool:
-    """Whether adding `i` to a group creates no cycle, with each other group merged into one."""
+    """Whether adding `i` to a group creates no cycle, with each other group merged into one.
+
+    `i` may read members, but nothing else that depends on them.
+    """
     others = [g for g in groups if g is not group and len(g.members) > 1]
-    bit, before = reach.bit(i), reach.before(i)
+    bit = before = reach.bit(i)
+    for o in (*i.operands, *i.control_predecessors):
+        if o not in group.members:
+            before |= reach.before(o)
     return not _with_followers(group.bits, others) & before and not _with_followers(bit, others) & group.before
 
 
@@ -152,10 +161,12 @@ def _merge(group: Sequence[HloInstruction]) -> None:
     """Replace a group of fusions by one; equal instructions are computed once."""
     c = group[0].parent
     fused = c.module.add_computation("fused_computation", execution_thread=c.execution_thread)
-    operands = tuple(dict.fromkeys(o for f in group for o in f.operands))
+    operands = tuple(dict.fromkeys(o for f in group for o in f.operands if o not in group))
     inside = {o: add_parameter(fused, n, o) for n, o in enumerate(operands)}
     known: dict[Hashable, HloInstruction] = {}
-    roots = tuple(_copied(fused, f, inside, known) for f in group)
+    for f in group:
+        inside[f] = _copied(fused, f, inside, known)
+    roots = tuple(inside[f] for f in group)
     shape = tuple_of(f.shape for f in group)
     fused.set_root(fused.add(O.TUPLE, roots, shape))
     merged = c.add(
