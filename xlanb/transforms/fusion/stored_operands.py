@@ -24,9 +24,9 @@ _NOT_READ = frozenset((O.BROADCAST, O.IOTA))
 
 
 def reads_stored(i: HloInstruction) -> bool:
-    """Whether it reads its operand from memory: a product, or bitcasts that only products use."""
+    """Whether it reads its operand from memory: a product, or a bitcast that only products use."""
     if i.opcode is O.BITCAST:
-        return not i.is_root and all(map(reads_stored, i.users))
+        return not i.is_root and all(u.opcode in _READ_MEMORY for u in i.users)
     return i.opcode in _READ_MEMORY
 
 
