@@ -139,3 +139,34 @@ def test_a_matrix_and_its_own_transpose_into_the_other_layout(backend: Callable[
       ROOT r = f32[150,150]{1,0} copy(f)
     }"""
     check(backend, text, numbers((150, 150)))
+
+
+@pytest.mark.parametrize("shape", ["[]", "[1]"])
+def test_a_matrix_times_the_sum_of_all_its_elements_into_the_other_layout(
+    backend: Callable[[str], Executable], shape: str
+) -> None:
+    """The sum reads the whole matrix, not the tile that the loop has."""
+    rank = shape == "[1]"
+    dims, layouts = ("1,97,63", ("{1,2,0}", "{2,1,0}")) if rank else ("97,63", ("{0,1}", "{1,0}"))
+    total = "bitcast(s)" if rank else "negate(s)"
+    text = f"""HloModule m
+    sum {{
+      a = f32[] parameter(0)
+      b = f32[] parameter(1)
+      ROOT c = f32[] add(a, b)
+    }}
+    inner {{
+      x = f32[{dims}]{layouts[0]} parameter(0)
+      z = f32[] constant(0)
+      c = f32[{dims}]{layouts[1]} copy(x)
+      s = f32{shape} reduce(c, z), dimensions={"{1,2}" if rank else "{0,1}"}, to_apply=sum
+      t = f32[] {total}
+      w = f32[{dims}]{layouts[1]} broadcast(t), dimensions={{}}
+      ROOT r = f32[{dims}]{layouts[1]} multiply(c, w)
+    }}
+    ENTRY e {{
+      p = f32[{dims}]{layouts[0]} parameter(0)
+      x = f32[{dims}]{layouts[0]} negate(p)
+      ROOT f = f32[{dims}]{layouts[1]} fusion(x), kind=kLoop, calls=inner
+    }}"""
+    check(backend, text, numbers(tuple(int(d) for d in dims.split(","))))

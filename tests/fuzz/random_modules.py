@@ -9,13 +9,12 @@ types except 1-bit integers. Layouts are any permutation, of instructions and of
 are one array or a tuple of several.
 
     random_data      elementwise on real and complex numbers, comparisons, conversions, broadcast,
-    iota,
-                     transpose, copy, reshape, reverse, slice, pad (negative, interior),
+                     iota, transpose, copy, reshape, reverse, slice, pad (negative, interior),
                      concatenate, dynamic-slice, dynamic-update-slice, gather, scatter
-    random_numeric   reduce (of one array, of pairs), reduce-window (cumulative, larger than the
-    array,
-                     dilated), select-and-scatter, dot, convolution, sort, topk, fft, cholesky,
-                     triangular-solve, LAPACK's custom calls, batch normalization
+    random_numeric   reduce (of one array, of pairs), values per row, select-and-scatter, dot,
+                     reduce-window (cumulative, larger than the array, dilated), convolution, sort,
+                     topk, fft, cholesky, triangular-solve, LAPACK's custom calls, batch
+                     normalization
     random_control   fusion, while (with updates in place), conditional, call, map
 
 Not covered: dynamic shapes, collectives, random numbers, infeed and outfeed, sparse and ragged

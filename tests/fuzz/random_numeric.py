@@ -44,6 +44,20 @@ def reduce_(w: Writer) -> Value:
     return w.emit("reduce", x.type, dims, [x, w.value(x.type, ())], f"dimensions={braced(folded)}, to_apply={region}")
 
 
+def rows(w: Writer) -> Value:
+    """Reduce the minor dimensions and use the value of each row for all its elements: normalize."""
+    x = w.any(FLOATS, low=1)
+    rank = w.between(0, x.rank - 1)
+    region, kept = w.binary(_fold(w, x.type), x.type), x.dims[:rank]
+    folded = f"dimensions={braced(range(rank, x.rank))}, to_apply={region}"
+    value, named = w.emit("reduce", x.type, kept, [x, w.value(x.type, ())], folded), list(range(rank))
+    if w.chance(0.5):
+        named = [d for d in named if kept[d] != 1]
+        value = w.emit("reshape", x.type, [kept[d] for d in named], [value])
+    spread = w.emit("broadcast", x.type, x.dims, [value], f"dimensions={braced(named)}")
+    return w.emit(w.pick(("add", "subtract", "multiply", "divide")), x.type, x.dims, [x, spread])
+
+
 def reduce_pair(w: Writer) -> Value:
     """Argmax, or two reductions at once."""
     x = w.any(("f32", "f64", "bf16", "s32", "u8", "s64"), low=1)
@@ -340,7 +354,7 @@ def batch_norm(w: Writer) -> Value:
 
 
 FAMILIES = (
-    reduce_, reduce_, reduce_, reduce_pair, reduce_window, reduce_window, select_and_scatter, dot, dot, dot,
+    reduce_, reduce_, reduce_, rows, rows, reduce_pair, reduce_window, reduce_window, select_and_scatter, dot, dot, dot,
     convolution, convolution,
     sort, topk, fft, solve, lapack, batch_norm,
 )  # fmt: skip

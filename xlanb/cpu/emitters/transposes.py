@@ -151,7 +151,12 @@ def _transposed_operands(
         if i.opcode is Op.BROADCAST and i.operands[0] in e.bindings:
             straight.add(i.operands[0])
             continue
-        if not own.dimensions or i.opcode is Op.CONSTANT:
+        if i.opcode is Op.CONSTANT or (not own.dimensions and i in e.bindings):
+            continue
+        if not own.dimensions:
+            if not i.opcode.is_elementwise:  # a reduction may read an array that is not in the tile
+                return None
+            stack.extend(i.operands)
             continue
         if own.dimensions != shape.dimensions:
             return None
