@@ -9,11 +9,14 @@ a scalar if all evaluations give the same.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from xlanb.evaluator.values import Value
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import BY_TEXT, HloOpcode
+from xlanb.late_registry import LateRegistry
 
 if TYPE_CHECKING:
     from xlanb.evaluator.interpreter import Evaluator
@@ -25,8 +28,21 @@ class EvaluationRule(Protocol):
     def __call__(self, ev: Evaluator, i: HloInstruction, /, *operands: Any) -> Value: ...
 
 
-RULES: dict[HloOpcode, EvaluationRule] = {}
-LIFTED: dict[HloOpcode, EvaluationRule] = {}
+_FILES = (
+    "bits collectives control convolution custom_calls data_movement dot dynamic elementwise host indexing linalg nn "
+    "random reductions scan sort windows"
+).split()
+"""The files of rules. Those that folding constants needs are imported with the interpreter."""
+
+
+@cache
+def _import_all() -> None:
+    for name in _FILES:
+        import_module(f"{__package__}.{name}")
+
+
+RULES: dict[HloOpcode, EvaluationRule] = LateRegistry(lambda _: _import_all())
+LIFTED: dict[HloOpcode, EvaluationRule] = LateRegistry(lambda _: _import_all())
 
 
 def rule(*opcodes: str, lifted: bool = False) -> Callable[[EvaluationRule], EvaluationRule]:

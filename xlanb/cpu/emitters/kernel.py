@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, TypeVar
 
 from xlanb.codegen.elemental import Elemental, Leaf
 from xlanb.codegen.function import Function
@@ -15,9 +14,8 @@ from xlanb.codegen.values import Value
 from xlanb.errors import CompilationError
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.late_registry import LateRegistry
 from xlanb.lazy_dataclass import dataclass
-
-T = TypeVar("T")
 
 
 @dataclass(eq=False)
@@ -76,48 +74,30 @@ def _import_emitters(opcode: Op) -> None:
         import_module(f"{__package__}.{_RARE[opcode]}")
 
 
-class ByOpcode(dict[Op, T]):
-    """Values by opcode. The emitters of a rare opcode are imported when it is looked up."""
-
-    def __contains__(self, opcode: object) -> bool:
-        return self.get(opcode) is not None
-
-    def __missing__(self, opcode: Op) -> T:
-        found: T | None = self.get(opcode)
-        if found is None:
-            raise KeyError(opcode)
-        return found
-
-    def get(self, opcode: Any, default: Any = None) -> Any:
-        """The value of an opcode, or `default`."""
-        _import_emitters(opcode)
-        return super().get(opcode, default)
-
-
 Emitter = Callable[[Kernel], bool]
-EMITTERS: dict[Op, Emitter] = ByOpcode()
+EMITTERS: dict[Op, Emitter] = LateRegistry(_import_emitters)
 """Emitters by the root's opcode; if one returns False, it emitted nothing: use the loop kernel."""
 
 
 MEMORY_ONLY: set[Op] = set()
 """Opcodes whose emitter needs operands in memory: they cannot be part of a fusion's kernel."""
-SCRATCH: dict[Op, Callable[[HloInstruction], int]] = ByOpcode()
+SCRATCH: dict[Op, Callable[[HloInstruction], int]] = LateRegistry(_import_emitters)
 """Bytes of shared scratch memory that the emitter of an opcode needs."""
-SCRATCH_EACH: dict[Op, Callable[[HloInstruction], int]] = ByOpcode()
+SCRATCH_EACH: dict[Op, Callable[[HloInstruction], int]] = LateRegistry(_import_emitters)
 """Bytes of scratch memory that each thread needs in addition (`Kernel.own_scratch`)."""
-ROUNDS: dict[Op, Callable[[HloInstruction], tuple[int, float]]] = ByOpcode()
+ROUNDS: dict[Op, Callable[[HloInstruction], tuple[int, float]]] = LateRegistry(_import_emitters)
 """Trip count and nanoseconds per iteration of the loop that calls `own_scratch`.
 
 If one thread runs the loop, only one thread's scratch is allocated.
 """
-IN_PLACE: dict[Op, Callable[[HloInstruction, int], bool]] = ByOpcode()
+IN_PLACE: dict[Op, Callable[[HloInstruction, int], bool]] = LateRegistry(_import_emitters)
 """Whether an emitter may write a result over the operand with the same number.
 
 It may if it reads the whole operand before it writes.
 """
-OPTIONAL: dict[Op, bool] = ByOpcode()
+OPTIONAL: dict[Op, bool] = LateRegistry(_import_emitters)
 """Opcodes whose emitter skips unused results, which have no buffer."""
-HAS_KERNEL: dict[Op, Callable[[HloInstruction], bool]] = ByOpcode()
+HAS_KERNEL: dict[Op, Callable[[HloInstruction], bool]] = LateRegistry(_import_emitters)
 """Whether an instruction of an opcode has a kernel; if not, the runtime computes it."""
 
 
