@@ -41,9 +41,9 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     real = compiler._compile
 
-    def counted(module: Any, options: CompileOptions) -> Any:
+    def counted(module: Any, *rest: Any) -> Any:
         found.append(module.name)
-        return real(module, options)
+        return real(module, *rest)
 
     monkeypatch.setattr(compiler, "_compile", counted)
     return found

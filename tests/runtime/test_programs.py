@@ -161,3 +161,24 @@ def test_options_of_the_compiler_are_no_arguments_of_hlo(door):
     for program in (text, xlanb.hlo.parse(text)):
         with pytest.raises(TypeError, match=r"a program in HLO takes no keyword arguments \(pipeline=\)"):
             door(program, pipeline="xla")
+
+
+def test_the_source_of_a_text_is_what_was_written() -> None:
+    """The module that was read is compiled in place; its source is read again on demand."""
+    text = (
+        "HloModule m\n\nENTRY e {\n  weight = f32[4] parameter(0)\n  x = f32[4] parameter(1)\n"
+        "  s = f32[4] add(weight, x)\n  ROOT r = f32[4] subtract(s, x)\n}\n"
+    )
+    executable = xlanb.compile(text)
+    assert str(executable.source_module) == str(xlanb.hlo.parse(text))
+    assert executable.source_module is executable.source_module
+    with pytest.raises(xlanb.errors.ArgumentError, match="weight"):
+        executable(np.zeros(3, np.float32), np.zeros(4, np.float32))
+
+
+def test_a_module_that_is_given_stays_as_it_is() -> None:
+    module = xlanb.hlo.parse("HloModule m\n\nENTRY e {\n  x = f32[4] parameter(0)\n  ROOT r = f32[4] add(x, x)\n}\n")
+    before = str(module)
+    executable = xlanb.compile(module)
+    assert executable.source_module is module
+    assert str(module) == before

@@ -102,10 +102,14 @@ def compile_steps(module: HloModule, options: CompileOptions | None = None) -> S
 
 
 @boundary("compile")
-def compile_module(module: HloModule, options: CompileOptions | None = None) -> Executable:
+def compile_module(
+    module: HloModule, options: CompileOptions | None = None, read: Callable[[], HloModule] | None = None
+) -> Executable:
     """Compile a module without intermediate stages; the module is not changed.
 
-    A module whose executable is in XLANB_CACHE_DIR is not compiled again.
+    A module whose executable is in XLANB_CACHE_DIR is not compiled again. If `read` is given, it
+    reads the module again when somebody asks for it; then the module may be changed, which saves a
+    copy.
 
     Raises:
         XlanbError: A pass or the backend rejects the module.
@@ -113,7 +117,7 @@ def compile_module(module: HloModule, options: CompileOptions | None = None) -> 
     options = options or CompileOptions()
     kept = _cache(options) if not is_observed() else None
     if kept is None:
-        return _compile(module, options)
+        return _compile(module, options, read)
     text = str(module)
     found = kept.get(text)
     if found is not None:
@@ -155,9 +159,9 @@ def _cache(options: CompileOptions) -> ExecutableCache | None:
 
 
 @boundary("compile")
-def _compile(module: HloModule, options: CompileOptions) -> Executable:
+def _compile(module: HloModule, options: CompileOptions, read: Callable[[], HloModule] | None = None) -> Executable:
     with raised_gc_thresholds():
-        return exhaust(_stages(module, options, recorded=False))
+        return exhaust(_stages(module, options, read, recorded=False))
 
 
 @boundary("compile")
@@ -193,14 +197,21 @@ def _optimized(module: HloModule) -> HloModule:
     return compile_module(module).hlo_module
 
 
-def _stages(module: HloModule, options: CompileOptions, *, recorded: bool) -> Stages[Executable]:
+def _stages(
+    module: HloModule, options: CompileOptions, read: Callable[[], HloModule] | None = None, *, recorded: bool
+) -> Stages[Executable]:
     """Compile: HLO passes, schedule, buffers, LLVM IR, machine code.
 
     Unless `recorded`, no stages are made, and the caller disables garbage collection.
     """
     check_ranks(module)
     warm_up()
-    source, module = module, module.clone()
+    names = module.calling.names if module.calling is not None else None
+    if names is None:
+        names = tuple(p.name for p in module.entry_computation.parameters)
+    source = read or module
+    if read is None:
+        module = module.clone()
     ran: list[str] = []
     placement = DevicePlacement(module)
     passes = _pipeline_for(options, placement.partitions)
@@ -230,7 +241,7 @@ def _stages(module: HloModule, options: CompileOptions, *, recorded: bool) -> St
     distribution = placement.distribution()
     merge = None if distribution is None else partial(_merged, placement, options)
     start = time.perf_counter()
-    exe = Executable(module, source, assignment, program, distribution, merge)
+    exe = Executable(module, source, names, assignment, program, distribution, merge)
     if recorded and options.want_text:
         yield from _code_stages(exe, emitted, time.perf_counter() - start)
     return exe

@@ -79,23 +79,38 @@ class Executable(Displayable):
     def __init__(
         self,
         module: HloModule,
-        source: HloModule,
+        source: HloModule | Callable[[], HloModule],
+        names: Sequence[str],
         assignment: BufferAssignment,
         program: Program,
         distribution: Distribution | None = None,
         merge: Callable[[], Executable | None] | None = None,
     ) -> None:
+        """Load a compiled program.
+
+        Args:
+            module: the optimized module.
+            source: the module it was compiled from, or a function that reads it again on demand.
+            names: the author's names of the parameters; partitioning renames them.
+            assignment: where its values are.
+            program: its code.
+            distribution: how its arrays are distributed over devices, if there are several.
+            merge: compiles the programs of all devices as one.
+        """
+        calling = None
+        if isinstance(source, HloModule):
+            self.source_module = source
+            calling = source.calling
+        else:
+            self._read = source
         self.hlo_module = module
-        self.source_module = source
         self.buffer_assignment = assignment
         self.program = program
         hidden = HiddenState()
         self.feeds = hidden.feeds
         self._host = {}
         self.devices = None
-        signature = Signature.of(
-            module, source.calling.names if source.calling is not None else _parameter_names(source)
-        )
+        signature = Signature.of(module, names)
         if not llvm.is_installed():
             if distribution is not None:
                 raise llvm.missing("running a program on several devices")
@@ -115,7 +130,7 @@ class Executable(Displayable):
                 self.calls, distribution, module, self._fibers(distribution.grid), _calls_of(merge)
             )
         self.flat = self.devices or self.calls.entry()
-        self.__call__ = self._called(source.calling)
+        self.__call__ = self._called(calling)
         self.counter = None
 
     @classmethod
@@ -454,8 +469,3 @@ def _calls_of(merge: Callable[[], Executable | None] | None) -> Callable[[], Cal
         return found.native_calls if found is not None else None
 
     return made
-
-
-def _parameter_names(source: HloModule) -> list[str]:
-    """The author's names of the parameters; partitioning renames them."""
-    return [p.name for p in source.entry_computation.parameters]

@@ -48,11 +48,17 @@ def finished(key: int, stage: Stage) -> Stage:
     return stage
 
 
-def hlo_stages(module: HloModule, key: int, options: CompileOptions | None = None) -> Stages[Executable]:
+def hlo_stages(
+    module: HloModule,
+    key: int,
+    options: CompileOptions | None = None,
+    read: Callable[[], HloModule] | None = None,
+) -> Stages[Executable]:
     """Compile a module, one stage per step: each HLO pass, buffer assignment, LLVM IR, assembly.
 
     `options` default to those of the current flags. The module is not changed. Without observers
-    there are no steps, and texts for display are not generated.
+    there are no steps, texts for display are not generated, and `read` is used as in
+    `compile_module`.
 
     Raises:
         XlanbError: A pass or the backend rejects the module. The failed stage is reported first,
@@ -61,7 +67,7 @@ def hlo_stages(module: HloModule, key: int, options: CompileOptions | None = Non
     options = options or options_in_force()
     _PIPELINE_LOG.vlog(1, "Running HLO pass pipeline optimization on module %s", module.name)
     if not is_observed() and not _PIPELINE_LOG.is_on(2):
-        return compile_module(module, options)
+        return compile_module(module, options, read)
     passes = chosen_pipeline(options, module)
     options = replace(options, pipeline=passes, disable_passes=(), enable_passes_only=())
     emit(PassesChosen(key, passes))
@@ -101,7 +107,9 @@ def _failed(before: Any, error: Exception) -> Stage:
     return Stage("hlo_pass", name, before, before, path[:-1], error=f"{message}\n{notes}".rstrip())
 
 
-def module_stages(module: HloModule, options: CompileOptions | None = None) -> Stages[Executable]:
+def module_stages(
+    module: HloModule, options: CompileOptions | None = None, read: Callable[[], HloModule] | None = None
+) -> Stages[Executable]:
     """Compile a module; its first stage is the input module, followed by those of `hlo_stages`.
 
     Raises:
@@ -111,18 +119,20 @@ def module_stages(module: HloModule, options: CompileOptions | None = None) -> S
     if is_observed():
         record = module.record()
         yield finished(key, Stage("hlo", "before_optimizations", None, record, summary=size_text(record)))
-    return (yield from hlo_stages(module, key, options))
+    return (yield from hlo_stages(module, key, options, read))
 
 
-def compiled(module: HloModule) -> Executable:
+def compiled(module: HloModule, read: Callable[[], HloModule] | None = None) -> Executable:
     """Compile a module without intermediate stages; writes dumps if the current flags say so.
+
+    `read` as in `compile_module`.
 
     Raises:
         XlanbError: As for `hlo_stages`.
     """
     options = current()
     with in_force(options), with_everywhere(), _dumping(options):
-        executable = exhaust(module_stages(module))
+        executable = exhaust(module_stages(module, read=read))
     if options.xla_hlo_profile:
         profile_each_run(executable)
     return executable
@@ -143,7 +153,7 @@ def compiled_text(text: str, read: Callable[[], HloModule]) -> Executable:
     if found is None:
         warm_up()
         module = read()
-        executable = compiled(module)
+        executable = compiled(module, None if watched else read)
         if not watched:
             remember(text, module, options)
         return executable
