@@ -59,8 +59,8 @@ def test_a_share_of_the_inputs_is_compiled():
 
 def test_a_quarter_of_the_mutants_and_all_random_modules_verify():
     rng = np.random.default_rng(7)
-    for made, least in ((hlo_text.mutants(rng), 0.25), (hlo_text.modules(rng), 1.0)):
-        assert sum(hlo_seeds.is_valid(next(made)) for _ in range(80)) / 80 >= least
+    for made, count, least in ((hlo_text.mutants(rng), 240, 0.25), (hlo_text.modules(rng), 80, 1.0)):
+        assert sum(hlo_seeds.is_valid(next(made)) for _ in range(count)) / count >= least
 
 
 @pytest.mark.parametrize("edit", dict.fromkeys(hlo_edits.EDITS))
