@@ -97,12 +97,7 @@ class Executable(Displayable):
             distribution: how its arrays are distributed over devices, if there are several.
             merge: compiles the programs of all devices as one.
         """
-        calling = None
-        if isinstance(source, HloModule):
-            self.source_module = source
-            calling = source.calling
-        else:
-            self._read = source
+        calling = self._take_source(source)
         self.hlo_module = module
         self.buffer_assignment = assignment
         self.program = program
@@ -147,12 +142,7 @@ class Executable(Displayable):
                 machine.
         """
         self = cls.__new__(cls)
-        calling = None
-        if isinstance(source, HloModule):
-            self.source_module = source
-            calling = source.calling
-        else:
-            self._read = source
+        calling = self._take_source(source)
         self._make = make
         hidden = HiddenState()
         self.feeds, self._host = hidden.feeds, {}
@@ -163,6 +153,14 @@ class Executable(Displayable):
         self.__call__ = self._called(calling)
         self.counter = None
         return self
+
+    def _take_source(self, source: HloModule | Callable[[], HloModule]) -> CallingConvention | None:
+        """Keep the source module or what reads it; return how its function is called."""
+        if not isinstance(source, HloModule):
+            self._read = source
+            return None
+        self.source_module = source
+        return source.calling
 
     def __getattr__(self, name: str) -> Any:
         """Create what a restored executable lacks: module, buffers, program or source module."""

@@ -47,6 +47,11 @@ def merged(body: str) -> tuple[HloModule, HloModule]:
     return before, after
 
 
+def assert_same(before: HloModule, after: HloModule, *arrays: np.ndarray) -> None:
+    for want, got in zip(evaluate(before, *arrays), evaluate(after, *arrays), strict=True):
+        np.testing.assert_array_equal(want, got)
+
+
 def fusions(module: HloModule) -> int:
     return sum(i.opcode is Op.FUSION for i in module.entry_computation)
 
@@ -60,8 +65,7 @@ def test_loops_that_read_the_same_array_are_one_and_share_what_they_compute() ->
     (fusion,) = [i for i in after.entry_computation if i.opcode is Op.FUSION]
     assert sum(i.opcode is Op.ADD for i in fusion.fused_computation) == 1
     x, y = np.random.default_rng(0).standard_normal((2, 200)).astype(np.float32)
-    for want, got in zip(evaluate(before, x, y), evaluate(after, x, y), strict=True):
-        np.testing.assert_array_equal(want, got)
+    assert_same(before, after, x, y)
 
 
 def test_one_that_needs_the_other_stays_apart() -> None:
@@ -109,8 +113,7 @@ def test_a_loop_that_reads_another_s_result_is_merged_with_it() -> None:
     (fusion,) = [i for i in after.entry_computation if i.opcode is Op.FUSION]
     assert len(fusion.operands) == 2
     x, y = np.random.default_rng(0).standard_normal((2, 200)).astype(np.float32)
-    for want, got in zip(evaluate(before, x, y), evaluate(after, x, y), strict=True):
-        np.testing.assert_array_equal(want, got)
+    assert_same(before, after, x, y)
 
 
 def test_a_loop_that_also_reads_the_result_through_another_stays_apart() -> None:
@@ -120,9 +123,7 @@ def test_a_loop_that_also_reads_the_result_through_another_stays_apart() -> None
         "  ROOT t = (f32[200], f32[200]) tuple(a, b)\n"
     )
     assert fusions(after) == 2
-    x = np.random.default_rng(0).standard_normal(200).astype(np.float32)
-    for want, got in zip(evaluate(before, x), evaluate(after, x), strict=True):
-        np.testing.assert_array_equal(want, got)
+    assert_same(before, after, np.random.default_rng(0).standard_normal(200).astype(np.float32))
 
 
 @settings(max_examples=60, deadline=None)
@@ -149,5 +150,4 @@ def test_any_merges_leave_an_order_and_the_values(seed: int) -> None:
     after.verify()
     x, y = np.random.default_rng(seed).uniform(-1, 1, (2, 200)).astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
-        for want, got in zip(evaluate(before, x, y), evaluate(after, x, y), strict=True):
-            np.testing.assert_array_equal(want, got)
+        assert_same(before, after, x, y)
