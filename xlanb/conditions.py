@@ -40,6 +40,10 @@ def _always(*_: Any) -> bool:
     return True
 
 
+def _unknown(*_: Any) -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class Condition(Generic[T]):
     """A named condition on a subject.
@@ -55,7 +59,8 @@ class Condition(Generic[T]):
     failure however that fusion grows. `final_while_shared`: the same, as long as the producer has
     several users. `may_fail`: whether the condition can fail for these opcodes of producer and
     consumer; if not, only its value is computed. `value_if_holds`: the value of a condition that
-    holds, if it is always the same.
+    holds, if it is always the same. `value_by_opcodes`: the value for these opcodes of producer and
+    consumer, or None if it depends on more.
     """
 
     name: str
@@ -69,6 +74,7 @@ class Condition(Generic[T]):
     final_while_shared: Callable[[T], bool] = _never
     may_fail: Callable[..., bool] = _always
     value_if_holds: str | None = None
+    value_by_opcodes: Callable[..., str | None] = _unknown
 
     def predicate(self, subject: T, *, holds: bool) -> Predicate:
         """Return the condition with its value and, if it fails, its remedy."""

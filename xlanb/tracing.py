@@ -27,6 +27,9 @@ from xlanb.lazy_dataclass import dataclass
 
 T = TypeVar("T")
 
+_MAKE = tuple.__new__
+"""Makes a named tuple from a tuple, in a third of its constructor's time."""
+
 
 class Purpose(NamedTuple):
     """The purpose of a pass as a whole: the rule of its edits that name no rule of their own.
@@ -377,14 +380,17 @@ class because:  # noqa: N801 - read as a word: with because(rule=...)
         outer = _CAUSE.get()
         if not _OBSERVERS.get():
             return outer
-        cause = Cause(
-            self._pass_name or outer.pass_name,
-            self._rule or outer.rule,
-            self._where or outer.where,
-            self._pattern or outer.pattern,
-            self._parts or outer.parts,
-            self._purpose() if self._purpose is not None else outer.purpose,
-            self._keeps or outer.keeps,
+        cause = _MAKE(
+            Cause,
+            (
+                self._pass_name or outer.pass_name,
+                self._rule or outer.rule,
+                self._where or outer.where,
+                self._pattern or outer.pattern,
+                self._parts or outer.parts,
+                self._purpose() if self._purpose is not None else outer.purpose,
+                self._keeps or outer.keeps,
+            ),
         )
         self._outer = outer
         try:
@@ -429,10 +435,6 @@ def emit_decision(
     decision = _MAKE(Decision, (cause, action, subject, taken, predicates))
     for observer in _OBSERVERS.get():
         observer.on_event(decision)
-
-
-_MAKE = tuple.__new__
-"""Makes a named tuple from a tuple, in a third of its constructor's time."""
 
 
 def emit_deferred(deferred: DeferredEdits | DeferredDecisions) -> None:

@@ -11,8 +11,8 @@ from xlanb.hlo import shape_inference
 from xlanb.hlo.attributes import OpMetadata
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.hlo.parameter_edits import ParameterExpansion, ParameterState
-from xlanb.hlo.records import ComputationRecord, InstructionRecord
+from xlanb.hlo.parameter_edits import CopyState, ParameterExpansion, ParameterState
+from xlanb.hlo.records import ComputationRecord, InstructionRecord, record_of
 from xlanb.shape import Literal, Shape
 from xlanb.shape.shape import same, same_layouts
 from xlanb.tracing import Observer, cause_of_edit, emit_deferred, emit_edit, is_observed, observers
@@ -354,7 +354,9 @@ class HloComputation(Displayable):
                 self._exchange(user, parameter, copy)
         if before is not None:
             new = [ParameterState.of(p) for p in parameters[count:]]
-            emit_deferred(ParameterExpansion(cause_of_edit(), self.name, new, source.record(), copy.record(), before))
+            emit_deferred(
+                ParameterExpansion(cause_of_edit(), self.name, new, source.record(), CopyState.of(copy), before)
+            )
         if self._root is parameter:
             self.set_root(copy)
         self._drop_parameter(number)
@@ -529,7 +531,10 @@ class HloComputation(Displayable):
         self._note(user, (old, *new))
         self._touch()
         if before is not None:
-            emit_edit("update", self.name, before, user.record())
+            names = (*before.operands[:index], *before.operands[index + 1 :], *[o.name for o in new])
+            b = before
+            user._record = record_of(b, names, b.attributes, b.control_predecessors, b.is_root)
+            emit_edit("update", self.name, before, user._record)
 
     def _exchange(self, user: HloInstruction, old: HloInstruction, new: HloInstruction) -> None:
         """Replace `old` by `new` in the operands of `user`, without visiting the others.

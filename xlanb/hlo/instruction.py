@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from xlanb.display import Displayable
 from xlanb.hlo.async_chain import wrapped_computation
 from xlanb.hlo.attributes import NO_METADATA, OpMetadata, Window
 from xlanb.hlo.opcode import BY_TEXT, HloOpcode
-from xlanb.hlo.records import ComputationName, InstructionRecord
+from xlanb.hlo.records import ComputationName, InstructionRecord, record_of
 from xlanb.shape import ArrayShape, Literal, Shape
 from xlanb.tracing import observers
 
 if TYPE_CHECKING:
     from xlanb.hlo.computation import HloComputation
+
+R = TypeVar("R", bound=Hashable)
 
 _UIDS = count(1)
 _CONSTRAINED = frozenset((HloOpcode.ALL_REDUCE, HloOpcode.ALL_GATHER, HloOpcode.ALL_TO_ALL))
@@ -80,7 +82,7 @@ class HloInstruction(Displayable):
         self.control_successors: tuple[HloInstruction, ...] = ()
         self._users: dict[HloInstruction, int] = {}
         self._record: InstructionRecord | None = None
-        self._reported: tuple[InstructionRecord, object, set[object]] | None = None
+        self._reported: tuple[InstructionRecord, object, Sequence[object]] | None = None
 
     # -- the graph around it -----------------------------------------------------------------------
 
@@ -235,42 +237,31 @@ class HloInstruction(Displayable):
             if is_async:
                 attributes["async_wrapped"] = _wrapped(self)
         operands, before = self.operands, self.control_predecessors
-        made = InstructionRecord.of(
-            {
-                "name": self.name,
-                "opcode": self.opcode,
-                "shape": self.shape,
-                "operands": tuple([o.name for o in operands]) if operands else (),
-                "attributes": attributes,
-                "metadata": self.metadata,
-                "sharding": self.sharding,
-                "frontend_attributes": self.frontend_attributes,
-                "backend_config": self.backend_config,
-                "statistics": self.statistics,
-                "origin": self.origin,
-                "control_predecessors": tuple([p.name for p in before]) if before else (),
-                "is_root": self.parent._root is self,
-                "uid": self.uid,
-            }
+        made = record_of(
+            self,
+            tuple([o.name for o in operands]) if operands else (),
+            attributes,
+            tuple([p.name for p in before]) if before else (),
+            self.parent._root is self,
         )
         if not is_async:
             self._record = made
         return made
 
-    def report_once(self, what: Hashable) -> bool:
-        """Whether `what` was not reported to the current observers since the last change.
+    def unreported(self, reports: Sequence[R]) -> Sequence[R]:
+        """Those that were not reported to the current observers since the last change.
 
-        Marks it as reported.
+        Marks them as reported.
         """
         last, audience = self._reported, observers()
         if last is None or last[0] is not self._record or last[1] is not audience:
-            self._reported = self.record(), audience, {what}
-            return True
-        reported = last[2]
-        if what in reported:
-            return False
-        reported.add(what)
-        return True
+            self._reported = self.record(), audience, reports
+            return reports
+        before = last[2]
+        new = [r for r in reports if r not in before]
+        if new:
+            self._reported = last[0], audience, (*before, *new)
+        return new
 
     def __str__(self) -> str:
         return self.record().text

@@ -6,6 +6,7 @@ A compilation has thousands of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from xlanb.hlo.attributes import NO_METADATA
@@ -33,7 +34,7 @@ class ParameterState(NamedTuple):
         p = parameter
         is_plain = len(p.attributes) == 1 and p.metadata is NO_METADATA and not (p.sharding or p.frontend_attributes)
         snapshot = p._record if is_plain else p.record()
-        return ParameterState(p.name, p.shape, p.parameter_number, p.uid, snapshot)
+        return _MAKE(ParameterState, (p.name, p.shape, p.attributes["parameter_number"], p.uid, snapshot))
 
     def record(self) -> InstructionRecord:
         """Return the snapshot."""
@@ -41,6 +42,34 @@ class ParameterState(NamedTuple):
             return self.snapshot
         number = {"parameter_number": self.number}
         return InstructionRecord(self.name, HloOpcode.PARAMETER, self.shape, attributes=number, uid=self.uid)
+
+
+class CopyState(NamedTuple):
+    """How a copy of an instruction differs from it."""
+
+    name: str
+    operands: tuple[str, ...]
+    uid: int
+
+    @staticmethod
+    def of(copy: HloInstruction) -> CopyState:
+        """Return the current fields of a copy."""
+        return _MAKE(CopyState, (copy.name, tuple([o.name for o in copy.operands]), copy.uid))
+
+    def record(self, source: InstructionRecord) -> InstructionRecord:
+        """Return the snapshot, given that of the original."""
+        return replace(
+            source,
+            name=self.name,
+            operands=self.operands,
+            uid=self.uid,
+            control_predecessors=(),
+            is_root=False,
+        )
+
+
+_MAKE = tuple.__new__
+"""Makes a named tuple from a tuple, in a third of its constructor's time."""
 
 
 @final
@@ -55,7 +84,7 @@ class ParameterExpansion(DeferredEdits):
         computation: str,
         added: Sequence[ParameterState],
         source: InstructionRecord,
-        copy: InstructionRecord,
+        copy: CopyState,
         replaced: ParameterState,
     ) -> None:
         self.cause = cause
@@ -64,10 +93,10 @@ class ParameterExpansion(DeferredEdits):
 
     def edits(self) -> tuple[Edit, ...]:
         cause, where = self.cause, self._computation
-        gone = self._replaced.record()
+        gone, copy = self._replaced.record(), self._copy.record(self._source)
         return (
             *[Edit(cause, "add", where, None, p.record()) for p in self._added],
-            Edit(cause, "add", where, self._source, self._copy),
-            Edit(cause, "replace", where, gone, self._copy),
+            Edit(cause, "add", where, self._source, copy),
+            Edit(cause, "replace", where, gone, copy),
             Edit(cause, "remove", where, gone, None),
         )

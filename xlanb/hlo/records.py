@@ -34,7 +34,7 @@ class ComputationName:
     name: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class InstructionRecord(Displayable):
     """A snapshot of one instruction.
 
@@ -56,22 +56,14 @@ class InstructionRecord(Displayable):
     control_predecessors: tuple[str, ...] = ()
     is_root: bool = False
     uid: int = field(default=0, compare=False)
+    _text: str = field(default="", init=False, repr=False, compare=False)
 
-    @classmethod
-    def of(cls, fields: dict[str, Any]) -> InstructionRecord:
-        """A record of all its fields by name.
-
-        An observed compilation makes tens of thousands, and a frozen dataclass sets each field by a
-        call.
-        """
-        new = object.__new__(cls)
-        object.__setattr__(new, "__dict__", fields)
-        return new
-
-    @cached_property
+    @property
     def text(self) -> str:
         """XLA's canonical line for it, without indentation and without ROOT."""
-        return print_instruction(self)
+        if not self._text:
+            object.__setattr__(self, "_text", print_instruction(self))
+        return self._text
 
     @property
     def called_computations(self) -> tuple[str, ...]:
@@ -89,6 +81,42 @@ class InstructionRecord(Displayable):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
+
+
+class _Unfrozen(InstructionRecord):
+    """A record that is not complete yet: a frozen dataclass sets each field by a call."""
+
+    __slots__ = ()
+    __setattr__ = object.__setattr__
+    __delattr__ = object.__delattr__  # both, or Python would still look either up for each assignment
+
+
+def record_of(
+    i: Any, operands: tuple[str, ...], attributes: Mapping[str, Any], before: tuple[str, ...], is_root: bool
+) -> InstructionRecord:
+    """The record of an HloInstruction, or with other operands of an InstructionRecord.
+
+    `before` are its control predecessors. An observed compilation makes tens of thousands.
+    """
+    made: Any = object.__new__(_Unfrozen)
+    made.name = i.name
+    made.opcode = i.opcode
+    made.shape = i.shape
+    made.operands = operands
+    made.attributes = attributes
+    made.metadata = i.metadata
+    made.sharding = i.sharding
+    made.frontend_attributes = i.frontend_attributes
+    made.backend_config = i.backend_config
+    made.statistics = i.statistics
+    made.origin = i.origin
+    made.control_predecessors = before
+    made.is_root = is_root
+    made.uid = i.uid
+    made._text = ""
+    made.__class__ = InstructionRecord
+    record: InstructionRecord = made
+    return record
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class GuardPredicates(LazySequence[Predicate]):
         names: Sequence[str],
         saw: tuple[Any, ...],
     ) -> None:
-        super().__init__()
+        self._items = None
         self._guards, self._outcomes, self._names, self._seen = guards, outcomes, names, saw
 
     def _create(self) -> tuple[Predicate, ...]:
@@ -80,7 +80,7 @@ class EdgePredicates(LazySequence[Predicate]):
     def __init__(
         self, conditions: Sequence[Condition[Any]], values: Sequence[str], failed: tuple[str, str] | None
     ) -> None:
-        super().__init__()
+        self._items = None
         self._conditions, self._values, self._failed = conditions, values, failed
 
     def _create(self) -> tuple[Predicate, ...]:

@@ -142,7 +142,7 @@ class Rule:
             self._asked
         ):  # same as first_failing, inlined: it runs a hundred thousand times in a compilation
             if not (holds(*[scope[w] for w in wants]) if only is None else holds(scope[only])):
-                if is_observed() and scope["root"].report_once(self.failures[n]):
+                if is_observed() and scope["root"].unreported((self.failures[n],)):
                     self.explain(scope, n)
                 return False
         return True
@@ -299,53 +299,50 @@ class FlatRule:
         return scope
 
 
-@final
-class _FlatFailures:
-    """The rules over one root whose guards failed in a visit and are not yet reported."""
+def _tell(root: HloInstruction, options: Any, failures: Sequence[GuardFailure]) -> None:
+    """Report the rules over one root whose guards failed.
 
-    __slots__ = ("_failed", "_root", "_values")
-
-    def __init__(self, root: HloInstruction, values: tuple[Any, ...]) -> None:
-        self._root, self._values = root, values
-        self._failed: list[GuardFailure] = []
-
-    def add(self, failure: GuardFailure) -> None:
-        """Add a failure, unless it was already reported for this unchanged root."""
-        root = self._root
-        if not root.report_once(failure):
-            return
-        asked = asked_names()
-        if asked and root.name in asked:
-            self.tell()
-            if failure.rule.flat is not None:
-                failure.rule.explain(failure.rule.flat.scope(root, self._values[-2]), failure.at)
-        else:
-            self._failed.append(failure)
-
-    def tell(self) -> None:
-        """Report the failures added so far."""
-        if self._failed:
-            failed, self._failed = self._failed, []
-            emit_deferred(_FailedRules(self._root.name, failed, current_cause().pass_name, captured(self._values)))
+    Those that were already reported for this unchanged root are left out.
+    """
+    failed = root.unreported(failures)
+    if not failed:
+        return
+    asked = asked_names()
+    if not asked or root.name not in asked:
+        emit_deferred(_FailedRules(failed, current_cause().pass_name, root, options))
+        return
+    for failure in failed:
+        if failure.rule.flat is not None:
+            failure.rule.explain(failure.rule.flat.scope(root, options), failure.at)
 
 
 @final
 class _FailedRules(DeferredDecisions):
     """The decisions against rules over one root; the values of their guards are captured once."""
 
-    __slots__ = ("_failed", "_pass_name", "_root", "_saw")
+    __slots__ = ("_failed", "_options", "_pass_name", "_records", "_users")
 
-    def __init__(self, root: str, failed: Sequence[GuardFailure], pass_name: str, saw: tuple[Any, ...]) -> None:
-        self._root, self._failed, self._pass_name, self._saw = root, failed, pass_name, saw
+    def __init__(self, failed: Sequence[GuardFailure], pass_name: str, root: HloInstruction, options: object) -> None:
+        self._failed, self._pass_name, self._options = failed, pass_name, options
+        seen = (*root.operands, root)
+        self._records = [i.record() for i in seen]
+        self._users = [i.user_count for i in seen]
 
     def decisions(self) -> tuple[Decision, ...]:
         found = []
+        saw: list[Any] = [x for pair in zip(self._records, self._users, strict=True) for x in pair]
+        saw[-2:-2] = captured([self._options])
         for failure in self._failed:
             rule = failure.rule
             names = rule.wanted_until[failure.at]
-            saw = rule.flat.saw(names, self._saw) if rule.flat is not None else ()
-            told = GuardPredicates(rule.guards, rule.outcomes[failure.at], names, saw)
-            found.append(Decision(rule.cause(Cause(self._pass_name)), rule.label, (self._root,), False, told))
+            told = GuardPredicates(
+                rule.guards,
+                rule.outcomes[failure.at],
+                names,
+                rule.flat.saw(names, saw) if rule.flat is not None else (),
+            )
+            root = (self._records[-1].name,)
+            found.append(Decision(rule.cause(Cause(self._pass_name)), rule.label, root, False, told))
         return tuple(found)
 
 
@@ -461,15 +458,17 @@ class RuleSet:
     def visit(self, root: HloInstruction, rules: Iterable[Rule], options: Any) -> bool:
         """Apply the first of `rules` that fires on `root`; return whether one did."""
         values = (*root.operands, options, root)
-        told = _FlatFailures(root, values) if is_observed() else None
+        observed = is_observed()
+        failures: list[GuardFailure] = []
         for r in rules:
             flat = r.flat
             if flat is None:
                 scope = r.matched(root, options)
                 if scope is None:
                     continue
-                if told is not None:
-                    told.tell()
+                if failures:
+                    _tell(root, options, failures)
+                    failures = []
                 if not r.check(scope):
                     continue
             else:
@@ -477,17 +476,18 @@ class RuleSet:
                     continue
                 failed = flat.first_failing(values)
                 if failed is not None:
-                    if told is not None:
-                        told.add(r.failures[failed])
+                    if observed:
+                        failures.append(r.failures[failed])
                     continue
                 scope = flat.scope(root, options)
-                if told is not None:
-                    told.tell()
+                if failures:
+                    _tell(root, options, failures)
+                    failures = []
             scope["b"] = Builder(root)
             if r.apply(root, scope) is not None:
                 return True
-        if told is not None:
-            told.tell()
+        if failures:
+            _tell(root, options, failures)
         return False
 
     def __str__(self) -> str:

@@ -19,6 +19,7 @@ from xlanb.transforms.fusion.cpu_instruction_fusion import CONDITIONS, CpuInstru
 from xlanb.transforms.fusion.fusion_loops import LOOP_CONDITIONS
 from xlanb.transforms.fusion.fusion_wrapper import FusionWrapper
 from xlanb.transforms.fusion.instruction_fusion import Condition, FusionEdge, FusionRun
+from xlanb.transforms.fusion.stored_operands import STORED_CONDITIONS
 
 
 class Recorder:
@@ -208,8 +209,11 @@ def test_conditions_fail_and_say_only_what_they_declare(monkeypatch):
         def holds(edge: FusionEdge) -> bool:
             found = bool(c.holds(edge))
             assert found or c.may_fail(edge.producer.opcode, edge.consumer.opcode), c.name
-            if found and c.value_if_holds is not None:
-                assert c.value(edge) == c.value_if_holds
+            known = c.value_by_opcodes(edge.producer.opcode, edge.consumer.opcode)
+            if c.value_if_holds is not None:
+                known = c.value_if_holds
+            if found and known is not None:
+                assert c.value(edge) == known, c.name
                 seen[c.name] += 1
             return found
 
@@ -217,9 +221,10 @@ def test_conditions_fail_and_say_only_what_they_declare(monkeypatch):
 
     monkeypatch.setattr(cpu_instruction_fusion, "CONDITIONS", tuple(map(checked, cpu_instruction_fusion.CONDITIONS)))
     monkeypatch.setattr(cpu_instruction_fusion, "LOOP_CONDITIONS", tuple(map(checked, LOOP_CONDITIONS)))
+    monkeypatch.setattr(cpu_instruction_fusion, "STORED_CONDITIONS", tuple(map(checked, STORED_CONDITIONS)))
     for text in (_stencils(12), MIXED):
-        CpuInstructionFusion(separate_loops=True).run(parse(text))
-    assert len(seen) == 5
+        CpuInstructionFusion(separate_loops=True, reads_stored=True).run(parse(text))
+    assert len(seen) == 15
 
 
 @pytest.mark.parametrize("is_observed", [False, True])

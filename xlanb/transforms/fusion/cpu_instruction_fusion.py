@@ -12,6 +12,7 @@ Source: xla/service/cpu/cpu_instruction_fusion.h.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from xlanb.analysis.operand_use import is_elementwise
 from xlanb.conditions import Condition
@@ -283,10 +284,17 @@ def _profitable(e: FusionEdge) -> bool:
     return not (expensive and e.producer in e.run.reused(e.consumer))
 
 
+_IS_CHEAP = "producer cheap"
+
+
 def _uses(e: FusionEdge) -> str:
-    expensive = e.producer.opcode is not O.FUSION and is_expensive(e.producer)
-    reused = expensive and e.producer in e.run.reused(e.consumer)
-    return f"producer {'expensive' if expensive else 'cheap'}{', its elements reused' if reused else ''}"
+    if e.producer.opcode is O.FUSION or not is_expensive(e.producer):
+        return _IS_CHEAP
+    return "producer expensive" + (", its elements reused" if e.producer in e.run.reused(e.consumer) else "")
+
+
+def _cheap(producer: O, _: O) -> str | None:
+    return _IS_CHEAP if producer in _CHEAP else None
 
 
 def _may_be_expensive(producer: O, _: O) -> bool:
@@ -304,6 +312,11 @@ def _few_reductions(e: FusionEdge) -> bool:
 
 def _code_stays_small(e: FusionEdge) -> bool:
     return e.consumer.opcode is not O.FUSION or not e.run.evaluation(e.consumer).code_duplication_too_high(e.producer)
+
+
+@lru_cache(maxsize=64)
+def _times(emitted: int) -> str:
+    return f"emitted {counted(emitted, 'time')}, at most {ALLOWED_CODE_DUPLICATION}"
 
 
 def _is_emitted_too_often(e: FusionEdge) -> bool:
@@ -331,9 +344,9 @@ def _consumer_takes_it(e: FusionEdge) -> bool:
 
 
 def _taker(e: FusionEdge) -> str:
-    if _feeds_small_product(e):
-        return "small matrix-vector product"
-    return f"fusion of kind {e.consumer.get('kind')}" if e.consumer.opcode is O.FUSION else e.consumer.opcode.text
+    if e.consumer.opcode is O.FUSION:
+        return f"fusion of kind {e.consumer.get('kind')}"
+    return "small matrix-vector product" if _feeds_small_product(e) else e.consumer.opcode.text
 
 
 def _few_copies(limit: int) -> Condition[FusionEdge]:
@@ -352,6 +365,8 @@ def _few_copies(limit: int) -> Condition[FusionEdge]:
         lambda e: (
             f"{e.run.copies(e.consumer)} duplicates inside, at most {allowed(e)}; {counted(_arrays(e), 'array')} "
             f"of this size read, at most {_MAX_ARRAYS} if there are duplicates"
+            if is_reduced_too(e.producer)
+            else "no reduction reads the producer too"
         ),
         one_user,
     )
@@ -367,7 +382,7 @@ CONDITIONS: tuple[Condition[FusionEdge], ...] = (
     Condition(
         "producer is not an array constant",
         lambda e: e.producer.opcode is not O.CONSTANT or is_effective_scalar(e.producer.shape),
-        lambda e: f"{e.producer.opcode} {e.producer.shape}",
+        lambda e: f"{e.producer.opcode.text} {e.producer.shape}",
         lasting=True,
         is_required=True,
         may_fail=lambda p, _: p is O.CONSTANT,
@@ -385,6 +400,7 @@ CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         lambda e: e.producer.opcode.text,
         lasting=True,
         is_required=True,
+        value_by_opcodes=lambda p, _: p.text,
     ),
     _NO_COPIED_ROWS,
     Condition(
@@ -394,6 +410,7 @@ CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         lambda e: f"use each element of `{e.producer.name}` only once in `{e.consumer.name}`",
         final=lambda _: True,
         may_fail=_may_be_expensive,
+        value_by_opcodes=_cheap,
     ),
     Condition(
         "producer is not the root",
@@ -405,9 +422,10 @@ CONDITIONS: tuple[Condition[FusionEdge], ...] = (
     Condition(
         "no expensive producer is duplicated",
         _no_expensive_duplicate,
-        lambda e: f"{counted(e.producer.user_count, 'user')}, {'expensive' if is_expensive(e.producer) else 'cheap'}",
+        lambda e: f"{counted(e.producer.user_count, 'user')}, expensive" if is_expensive(e.producer) else _IS_CHEAP,
         one_user,
         may_fail=_may_be_expensive,
+        value_by_opcodes=_cheap,
     ),
     Condition(
         "no conflict with an in-place update",
@@ -422,10 +440,13 @@ CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         _few_reductions,
         lambda e: (
             f"{e.run.reductions(e.consumer) if e.consumer.opcode is O.FUSION else 0} inside, at most {_MAX_REDUCTIONS}"
+            if e.producer.opcode is O.REDUCE
+            else "the producer is none"
         ),
         lambda e: f"use fewer reductions in `{e.consumer.name}`",
         final=lambda _: True,
         may_fail=lambda p, c: p is O.REDUCE and c is O.FUSION,
+        value_by_opcodes=lambda p, _: None if p is O.REDUCE else "the producer is none",
     ),
     Condition(
         "not only constants to fuse",
@@ -433,6 +454,7 @@ CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         lambda e: f"{e.producer.opcode.text} into {e.consumer.opcode.text}",
         is_required=True,
         may_fail=lambda p, c: p is O.CONSTANT and c is not O.FUSION,
+        value_by_opcodes=lambda p, c: f"{p.text} into {c.text}",
     ),
     Condition(
         "producer is not a fusion itself",
@@ -441,15 +463,17 @@ CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         lasting=True,
         is_required=True,
         may_fail=lambda p, _: p is O.FUSION,
+        value_by_opcodes=lambda p, _: p.text,
     ),
     Condition(
         "code duplication is low",
         _code_stays_small,
-        lambda e: f"emitted {counted(_emitted(e), 'time')}, at most {ALLOWED_CODE_DUPLICATION}",
+        lambda e: _times(e.run.evaluation(e.consumer).emitted(e.producer) if e.consumer.opcode is O.FUSION else 1),
         lambda e: f"use `{e.producer.name}` in fewer places of `{e.consumer.name}`",
         final=_is_emitted_too_often,
         final_while_shared=lambda e: e.consumer.opcode is O.FUSION and opens_block(e.producer),
         may_fail=lambda p, c: c is O.FUSION and p is not O.BROADCAST,
+        value_by_opcodes=lambda _, c: None if c is O.FUSION else _times(1),
     ),
     Condition(
         "consumer is loop-fusible, a loop fusion or a small matrix-vector product",
@@ -457,6 +481,7 @@ CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         _taker,
         is_required=True,
         may_fail=lambda _, c: c not in _LOOP_FUSIBLE and not c.is_elementwise,
+        value_by_opcodes=lambda _, c: None if c in (O.FUSION, O.DOT) else c.text,
     ),
 )
 _OUTPUT_CONDITIONS: tuple[Condition[FusionEdge], ...] = (
@@ -473,7 +498,3 @@ _OUTPUT_CONDITIONS: tuple[Condition[FusionEdge], ...] = (
 def required_conditions() -> frozenset[str]:
     """The names of the conditions without which an edge cannot be fused at all."""
     return frozenset(c.name for c in (*CONDITIONS, *_OUTPUT_CONDITIONS) if c.is_required)
-
-
-def _emitted(e: FusionEdge) -> int:
-    return e.run.evaluation(e.consumer).emitted(e.producer) if e.consumer.opcode is O.FUSION else 1

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.analysis.cost import elements_of
@@ -85,7 +86,7 @@ class _Asked:
     producer; `passing` are the others.
     """
 
-    __slots__ = ("_numbered", "answers", "lasting", "passing")
+    __slots__ = ("_conditions", "_numbered", "_opcodes", "_passing", "_values", "answers", "lasting", "passing")
 
     def __init__(
         self,
@@ -94,17 +95,42 @@ class _Asked:
         consumer: O,
         answers: dict[HloInstruction, bool],
     ) -> None:
+        self._conditions, self._opcodes = conditions, (producer, consumer)
+        self._values: list[str | Callable[[FusionEdge], str]] = []
         self._numbered = [(n, c) for n, c in enumerate(conditions) if c.may_fail(producer, consumer)]
         self.lasting = [c for _, c in self._numbered if c.lasting]
-        self.passing = [c for _, c in self._numbered if not c.lasting]
+        self._passing = [(n, c) for n, c in self._numbered if not c.lasting]
+        self.passing = [c for _, c in self._passing]
         self.answers = answers
 
     def first_failing(self, edge: FusionEdge) -> tuple[int | None, Condition[FusionEdge] | None]:
         """Return the first condition that fails and its index in the whole list, or None twice."""
-        for n, c in self._numbered:
+        allowed = self.answers.get(edge.producer)
+        for n, c in self._passing if allowed else self._numbered:
             if not c.holds(edge):
                 return n, c
+        if allowed is None:
+            self.answers[edge.producer] = True
         return None, None
+
+    def predicates(self, failed: int | None, edge: FusionEdge) -> Sequence[Predicate]:
+        """The conditions with their values, up to the one that failed."""
+        if not self._values:
+            self._values = [_value_if_holds(c, *self._opcodes) for c in self._conditions]
+        values = self._values if failed is None else self._values[:failed]
+        told = tuple([v if v.__class__ is str else v(edge) for v in values])  # type: ignore[operator]
+        if failed is None:
+            return EdgePredicates(self._conditions, told, None)
+        last = self._conditions[failed]
+        return EdgePredicates(self._conditions, told, (last.value(edge), last.remedy(edge)))
+
+
+def _value_if_holds(c: Condition[FusionEdge], producer: O, consumer: O) -> str | Callable[[FusionEdge], str]:
+    """The value of a condition that holds, or how to get it for an edge of these opcodes."""
+    if c.value_if_holds is not None:
+        return c.value_if_holds
+    by_opcodes = c.value_by_opcodes(producer, consumer)
+    return c.value if by_opcodes is None else by_opcodes
 
 
 class FusionRun:
@@ -160,8 +186,7 @@ class FusionRun:
             return False
         if producer in self._shut_out_while_shared.get(consumer, ()) and producer.user_count > 1:
             return False
-        # A producer's only user is checked before anything is fused, and again at its turn; neither
-        # has changed in between.
+        # see `_is_answered`
         if consumer.opcode is O.FUSION or producer.user_count != 1:
             return self._all_hold(edge)
         key = consumer, edge.index
@@ -169,6 +194,14 @@ class FusionRun:
         if found is None:
             found = self._answers[key] = self._all_hold(edge)
         return found
+
+    def _is_answered(self, edge: FusionEdge) -> bool:
+        """Whether all conditions are known to hold between a producer and its only user.
+
+        They are checked before anything is fused, and again at the user's turn; neither instruction
+        has changed in between, unless the user became a fusion.
+        """
+        return edge.producer.user_count == 1 and self._answers.get((edge.consumer, edge.index), False)
 
     def _is_forced(self, producer: HloInstruction, consumer: HloInstruction) -> bool:
         return (producer.name, consumer.name) in self.forced
@@ -227,27 +260,19 @@ class FusionRun:
         if before is not None and before is not _UNREPORTED and _still_fails(before, edge):
             return False
         conditions = self.policy.conditions(edge)
-        n, failed = self._asked_of(conditions, edge).first_failing(edge)
+        asked_of = self._asked_of(conditions, edge)
+        if edge.consumer.opcode is not O.FUSION and self._is_answered(edge):
+            n, failed = None, None
+        else:
+            n, failed = asked_of.first_failing(edge)
         # A consumer is checked again each time it grows; the same answer is reported once.
         if before is not failed:
             self._reported[pair] = failed
             if self._asked and self._is_asked(edge):
                 self._emit(edge, n is None, self._to_the_end(edge, conditions, n))
             else:
-                self._emit(edge, n is None, self._predicates(conditions, n, edge))
+                self._emit(edge, n is None, asked_of.predicates(n, edge))
         return n is None
-
-    @staticmethod
-    def _predicates(
-        conditions: Sequence[Condition[FusionEdge]], failed: int | None, edge: FusionEdge
-    ) -> Sequence[Predicate]:
-        """The conditions with their values, up to the one that failed."""
-        holding = conditions if failed is None else conditions[:failed]
-        values = tuple([c.value(edge) if c.value_if_holds is None else c.value_if_holds for c in holding])
-        if failed is None:
-            return EdgePredicates(conditions, values, None)
-        last = conditions[failed]
-        return EdgePredicates(conditions, values, (last.value(edge), last.remedy(edge)))
 
     def _is_asked(self, edge: FusionEdge) -> bool:
         """Whether an observer asked about this producer, and about the consumer or its contents."""
@@ -349,9 +374,10 @@ class FusionRun:
             if not self.is_fusible(producer):
                 continue
             edge = FusionEdge(producer, consumer, n, self)
-            if self._is_refused(edge):
+            refused = self._refused_by(edge)
+            if refused is not None:
                 if self._observed:
-                    self._report(edge, first_failing(_OF_THE_RUN, edge) or 0)
+                    self._report(edge, refused)
             elif self.should_fuse_edge(edge):
                 if self._observed:
                     with self._because(edge):
@@ -360,17 +386,22 @@ class FusionRun:
                     self._fuse(edge)
                 return
 
-    def _is_refused(self, edge: FusionEdge) -> bool:
-        """Whether a condition of the run fails for an edge that is not forced."""
+    def _refused_by(self, edge: FusionEdge) -> int | None:
+        """The condition of the run that fails for an edge that is not forced."""
         if edge.producer not in self.unfusible and self.may_duplicate:
-            return False
+            return None
         forced = bool(self.forced) and self._is_forced(edge.producer, edge.consumer)
-        return not forced and first_failing(_OF_THE_RUN, edge) is not None
+        return None if forced else first_failing(_OF_THE_RUN, edge)
+
+    @staticmethod
+    @cache
+    def _place_of_fuse() -> str:
+        return f"{_FILE}:{FusionRun._fuse.__code__.co_firstlineno}"
 
     @staticmethod
     def _because(edge: FusionEdge) -> because:
         parts = (("producer", edge.producer.name), ("consumer", edge.consumer.name))
-        return because(rule="fuse", where=f"{_FILE}:{FusionRun._fuse.__code__.co_firstlineno}", parts=parts)
+        return because("", "fuse", FusionRun._place_of_fuse(), "", parts)
 
     def _fuse(self, edge: FusionEdge) -> None:
         producer, fusion = edge.producer, edge.consumer

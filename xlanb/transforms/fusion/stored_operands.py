@@ -38,8 +38,13 @@ def _is_stored_anyway(p: HloInstruction) -> bool:
     return sum(o.shape.byte_size for o in read) >= p.shape.byte_size
 
 
+_NOT_STORED = "none does, or its operands are smaller"
+
+
 def _readers(e: FusionEdge) -> str:
-    return ", ".join(u.name for u in e.producer.users if reads_stored(u)) or "none"
+    if not _is_stored_anyway(e.producer):
+        return _NOT_STORED
+    return ", ".join(u.name for u in e.producer.users if reads_stored(u))
 
 
 STORED_CONDITIONS: tuple[Condition[FusionEdge], ...] = (
@@ -49,12 +54,18 @@ STORED_CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         _readers,
         one_user,
         lasting=True,
+        value_if_holds=_NOT_STORED,
     ),
     Condition(
         "consumer is not a view that only products read",
         lambda e: e.producer.user_count == 1 or not reads_stored(e.consumer),
-        lambda e: f"{e.consumer.opcode} with {e.producer.user_count} users of the producer",
+        lambda e: (
+            f"{e.consumer.opcode} with {e.producer.user_count} users of the producer"
+            if e.consumer.opcode is O.BITCAST
+            else e.consumer.opcode.text
+        ),
         one_user,
         may_fail=lambda _, c: c is O.BITCAST,
+        value_by_opcodes=lambda _, c: None if c is O.BITCAST else c.text,
     ),
 )
