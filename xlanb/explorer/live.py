@@ -21,6 +21,7 @@ from xlanb.explorer.recorder import Recorder
 from xlanb.explorer.running import run_traced
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
+from xlanb.gc_thresholds import raised_gc_thresholds
 from xlanb.graph.foreign import feeds_of, graph_of, is_foreign, is_jit_compiled, zeros_of
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.hlo import HloModule
@@ -239,6 +240,7 @@ class Compilation(Displayable):
             if runs <= 0 or (wanted.rounds and len(self.coming) <= behind):
                 return
 
+    @raised_gc_thresholds()
     def finish(self, progress: Callable[[int, int, str], None] | None = None) -> Any:
         """Run all remaining stages and return the result.
 

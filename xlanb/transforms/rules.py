@@ -325,8 +325,8 @@ class _FailedRules(DeferredDecisions):
     def __init__(self, failed: Sequence[GuardFailure], pass_name: str, root: HloInstruction, options: object) -> None:
         self._failed, self._pass_name, self._options = failed, pass_name, options
         seen = (*root.operands, root)
-        self._records = [i.record() for i in seen]
-        self._users = [i.user_count for i in seen]
+        self._records = tuple([i.record() for i in seen])
+        self._users = tuple([i.user_count for i in seen])
 
     def decisions(self) -> tuple[Decision, ...]:
         found = []
