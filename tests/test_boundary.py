@@ -137,6 +137,13 @@ def test_wrong_python_arguments_stay_type_errors():
         xlanb.compile(3)
 
 
+def test_a_call_with_arguments_that_a_function_does_not_take_stays_a_type_error():
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'path'"):
+        xlanb.trace(TEXT).to_html()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'verbose'"):
+        xlanb.hlo.parse(TEXT, verbose=True)
+
+
 def test_the_innermost_block_names_what_failed():
     with pytest.raises(InternalError, match="failed to read") as info, boundary("compile"), boundary("read"):
         raise IndexError(3)

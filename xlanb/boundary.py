@@ -5,8 +5,8 @@
 
 The original exception becomes `__cause__`. A MemoryError becomes an OutOfMemoryError, which is a
 subclass of it. These pass unchanged: errors of xlanb, errors of the user's own functions (see
-`let_pass`) and signal handlers, errors of the operating system, warnings turned into errors, a
-debugger's quit, and interrupts.
+`let_pass`) and signal handlers, calls with arguments that the decorated function does not take,
+errors of the operating system, warnings turned into errors, a debugger's quit, and interrupts.
 
 `filtered_traceback` wraps calls of the user's functions: their tracebacks show the user's lines and
 none of xlanb's.
@@ -54,7 +54,7 @@ class boundary(ContextDecorator):  # noqa: N801 - read as a word: with boundary(
     def __exit__(self, _: object, error: BaseException | None, traceback: TracebackType | None) -> None:
         if isinstance(error, MemoryError) and not isinstance(error, XlanbError) and not _is_the_users(error):
             raise _shortage(error, self._doing) from error
-        if isinstance(error, Exception) and is_foreign(error):
+        if isinstance(error, Exception) and is_foreign(error) and not _is_of_call(error):
             raise internal_error(error, self._doing) from error
 
 
@@ -117,6 +117,17 @@ def _shows_all_frames() -> bool:
 def is_foreign(error: Exception) -> bool:
     """Whether this error was not raised deliberately for the user."""
     return not isinstance(error, _PASSED) and not _is_the_users(error)
+
+
+def _is_of_call(error: Exception) -> bool:
+    """Whether it says that the decorated function does not take these arguments.
+
+    It did not begin then: the innermost frame is the decorator's.
+    """
+    if not isinstance(error, TypeError):
+        return False
+    *_, last = _frames_of(error.__traceback__)
+    return last.tb_frame.f_globals.get("__name__") == "contextlib"
 
 
 def array_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property, singledispatch
+from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from xlanb.display import Displayable
@@ -121,6 +122,7 @@ class Deferred:
     load: Callable[[], Any]
     size: int = 0
     _artifact: Any = field(default=None, repr=False)
+    _lock: Any = field(default_factory=RLock, repr=False)
 
     @property
     def is_read(self) -> bool:
@@ -133,9 +135,11 @@ class Deferred:
         return self._artifact is None and self.size > HEAVY_BYTES
 
     def get(self) -> Any:
-        """The artifact; it is kept from then on."""
+        """The artifact; it is kept from then on. Threads that ask at the same time get the same."""
         if self._artifact is None:
-            self._artifact = self.load()
+            with self._lock:
+                if self._artifact is None:
+                    self._artifact = self.load()
         return self._artifact
 
 

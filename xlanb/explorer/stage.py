@@ -48,7 +48,7 @@ Artifact = (
 RUN_KINDS = frozenset({"execution", "compilation_cache"})
 """Stages that are not part of a compilation: runs and cache hits."""
 
-_CODE_KINDS = frozenset({"llvm_ir", "llvm_ir_optimized", "assembly", "ptx"})
+CODE_KINDS = frozenset({"llvm_ir", "llvm_ir_optimized", "assembly", "ptx"})
 
 
 def count_kernels(stages: Iterable[Stage]) -> int:
@@ -61,7 +61,7 @@ def count_kernels(stages: Iterable[Stage]) -> int:
     for stage in stages:
         if stage.kind == "llo":
             written += 1
-        elif stage.kind in _CODE_KINDS:
+        elif stage.kind in CODE_KINDS:
             record = stage.after
             if isinstance(record, CodeRecord) and (record.kernels or record.functions):
                 names = set(record.kernels or record.functions)

@@ -32,6 +32,7 @@ from xlanb.view.packing import packed
 from xlanb.view.parts.llvm import code_characters, shorten_code
 from xlanb.view.payload_builder import MAX_JSON, READ_BYTES, Payload, PayloadBuilder, compact_json
 from xlanb.view.pool import FEW_ROWS, LEVELS, SHORT, Limits
+from xlanb.view.read_ahead import reading_ahead
 
 MAX_BYTES = 2_000_000
 """The largest page in bytes; its uncompressed JSON is at most `MAX_JSON`."""
@@ -61,16 +62,17 @@ def build_payload(
     payload: Payload = {}
     outlines = outlines or Outlines()
     tried: Limits | None = None
-    for level in LEVELS[_first_level(traces) :]:
-        if tried is not None and _is_same_but_for_programs(tried, level, payload):
-            continue
-        tried = level
-        builder = PayloadBuilder(level, title=title, outlines=outlines)
-        builder.update(traces, live=live)
-        payload, fits = _cut_code(builder.payload, max_bytes)
-        if fits:
-            break
-        payload["note"] = "This trace is large: pictures and texts are truncated."
+    with reading_ahead(traces, READ_BYTES):
+        for level in LEVELS[_first_level(traces) :]:
+            if tried is not None and _is_same_but_for_programs(tried, level, payload):
+                continue
+            tried = level
+            builder = PayloadBuilder(level, title=title, outlines=outlines)
+            builder.update(traces, live=live)
+            payload, fits = _cut_code(builder.payload, max_bytes)
+            if fits:
+                break
+            payload["note"] = "This trace is large: pictures and texts are truncated."
     return payload
 
 
