@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _FACE = {
     "Compilation": "xlanb.explorer.live",
     "cluster": "xlanb.clustering.clustering",
-    "compile": "xlanb.runtime.jit",
+    "compile": "xlanb.runtime.compile",
     "evaluate": "xlanb.runtime.evaluate",
     "explore": "xlanb.notebook.explore",
     "extract": "xlanb.runtime.extract",

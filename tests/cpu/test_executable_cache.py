@@ -166,7 +166,7 @@ def test_a_text_that_was_compiled_is_not_read_again(monkeypatch: pytest.MonkeyPa
         reads.append(x)
         return real(x, *args, **named)
 
-    monkeypatch.setattr("xlanb.runtime.jit.to_module", counted)
+    monkeypatch.setattr("xlanb.runtime.compile.to_module", counted)
     second = xlanb.compile(TEXT)
     np.testing.assert_array_equal(first(P, Q), second(P, Q))
     assert (compilations, reads) == (["m"], [])

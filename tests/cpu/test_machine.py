@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from xlanb.cpu import machine
+from xlanb.cpu.calls import is_long
 from xlanb.cpu.machine import MachineLimits
-from xlanb.cpu.profile import is_long, operations
+from xlanb.cpu.profile import operations
 from xlanb.hlo import parse
 
 LIMITS = MachineLimits(2, {4: 100e9, 8: 50e9}, ((1 << 10, 400e9), (1 << 20, 100e9), (1 << 30, 20e9)))

@@ -165,7 +165,7 @@ def _devices(text: str | None) -> Iterator[tuple[int | None, bool]]:
 
 
 def _profile(options: argparse.Namespace) -> CommandResult:
-    from xlanb.runtime.jit import compile as compile_program
+    from xlanb.runtime.compile import compile as compile_program
     from xlanb.runtime.opt import arguments_for
 
     module = module_of(options.file, options.args)

@@ -27,28 +27,10 @@ from xlanb.evaluator.interpreter import Evaluator
 from xlanb.hlo.device_groups import DeviceGrid
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
-from xlanb.hlo.verifier.collectives import device_count
 from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, BufferShape, Shape, TupleShape
 
 Array = NDArray[Any]
-
-HOST_OPCODES = frozenset(
-    {
-        Op.FFT, Op.CHOLESKY, Op.TRIANGULAR_SOLVE, Op.RNG_BIT_GENERATOR, Op.BATCH_NORM_TRAINING, Op.BATCH_NORM_INFERENCE,
-        Op.BATCH_NORM_GRAD, Op.CUSTOM_CALL, Op.RAGGED_DOT, Op.SCALED_DOT, Op.ALL_GATHER, Op.ALL_REDUCE, Op.ALL_TO_ALL,
-        Op.COLLECTIVE_BROADCAST, Op.COLLECTIVE_PERMUTE, Op.COLLECTIVE_REDUCE, Op.REDUCE_SCATTER, Op.SHUFFLE,
-        Op.RAGGED_ALL_TO_ALL,
-        Op.ALL_GATHER_START, Op.ALL_GATHER_DONE, Op.ALL_REDUCE_START, Op.ALL_REDUCE_DONE, Op.COLLECTIVE_PERMUTE_START,
-        Op.COLLECTIVE_PERMUTE_DONE, Op.ASYNC_START, Op.ASYNC_UPDATE, Op.ASYNC_DONE, Op.RNG, Op.RNG_GET_AND_UPDATE_STATE,
-        Op.INFEED, Op.OUTFEED,
-    }
-)  # fmt: skip
-"""Opcodes computed by NumPy, in one call each, unless they have a kernel.
-
-Fourier transforms and linear algebra mostly have one.
-"""
-
 
 _SHARED = frozenset(
     {
@@ -62,13 +44,6 @@ _SHARED = frozenset(
     }
 )
 """Opcodes that pass an operand itself, not a function of it, to another device."""
-
-_NUMBERS = frozenset({Op.PARTITION_ID, Op.REPLICA_ID})
-
-
-def is_number_of_several(i: HloInstruction) -> bool:
-    """Whether an instruction returns a number that differs between devices."""
-    return i.opcode in _NUMBERS and device_count(i) > 1
 
 
 class HiddenState:
@@ -328,11 +303,9 @@ def make_host_calls(instructions: dict[str, HloInstruction], hidden: HiddenState
 
 
 __all__ = [
-    "HOST_OPCODES",
     "CallbackCall",
     "HiddenState",
     "HostCall",
-    "is_number_of_several",
     "leaf_count",
     "make_host_calls",
 ]

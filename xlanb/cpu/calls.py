@@ -11,12 +11,14 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from xlanb.analysis.cost import cost
 from xlanb.codegen.signature import ArraySpec, Signature
 from xlanb.cpu.library import ProgramCode
 from xlanb.cpu.runtime import bridge as bridges
 from xlanb.cpu.runtime import guard
 from xlanb.cpu.runtime.layouts import GIVES_TUPLE, RELEASES_GIL
 from xlanb.errors import CancelledError, OutOfMemoryError
+from xlanb.hlo.computation import HloComputation
 from xlanb.memory import out_of_memory
 from xlanb.shape import ArrayShape, TupleShape
 
@@ -195,3 +197,20 @@ class Calls:
 
 
 _NOTHING = np.zeros(8, np.uint8)
+
+
+_LONG_BYTES, _LONG_OPERATIONS = 200_000, 100_000
+
+
+def is_long(computation: HloComputation) -> bool:
+    """Whether one run of a computation without loops takes long enough (about 20 us) to release
+    the GIL.
+    """
+    size, count = 0.0, 0.0
+    for i in computation:
+        counts = cost(i)
+        size += counts.bytes_accessed
+        count += counts.flops + counts.transcendentals
+        if size > _LONG_BYTES or count > _LONG_OPERATIONS:
+            return True
+    return False

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from xlanb.boundary import boundary
 from xlanb.buffers.buffer_assignment import BufferAssignment, assign_buffers
@@ -20,7 +20,6 @@ from xlanb.codegen.signature import Signature
 from xlanb.codegen.target import Target, has_pool
 from xlanb.cpu.codegen.kernel import KernelPolicy, is_kernel
 from xlanb.cpu.codegen.program import Program, emit_program
-from xlanb.cpu.devices import DevicePlacement
 from xlanb.cpu.executable import Executable
 from xlanb.cpu.executable_cache import ExecutableCache
 from xlanb.cpu.object_cache import environment_folder
@@ -32,6 +31,7 @@ from xlanb.cpu.warm_up import warm_up
 from xlanb.errors import CompilationError, HloVerifierError, OutOfMemoryError, UnimplementedError, XlanbError
 from xlanb.gc_thresholds import raised_gc_thresholds
 from xlanb.hlo import parse
+from xlanb.hlo.device_groups import device_grid
 from xlanb.hlo.devices import device_count_of
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
@@ -39,7 +39,6 @@ from xlanb.hlo.records import ModuleRecord
 from xlanb.hlo.verifier import verify_layouts
 from xlanb.lazy_dataclass import dataclass
 from xlanb.memory import check_addressable, size_text
-from xlanb.spmd.devices.not_merged import NotMergedError
 from xlanb.spmd.optimize import optimize
 from xlanb.stage import Deferred, Stage, Stages, exhaust
 from xlanb.tracing import is_observed, unobserved
@@ -50,6 +49,9 @@ from xlanb.transforms.pipeline import HloPassPipeline
 from xlanb.wording import counted
 
 _LOG = logging.getLogger("xlanb.cpu")
+if TYPE_CHECKING:
+    from xlanb.cpu.devices import DevicePlacement
+
 T = TypeVar("T")
 
 
@@ -77,7 +79,17 @@ class CompileOptions:
 
 def chosen_pipeline(options: CompileOptions, module: HloModule | None = None) -> HloPassPipeline:
     """The pipeline that the options select; if the module is partitioned, it begins with that."""
-    return _pipeline_for(options, DevicePlacement(module.clone()).partitions if module is not None else 1)
+    placement = _placement(module.clone()) if module is not None else None
+    return _pipeline_for(options, placement.partitions if placement is not None else 1)
+
+
+def _placement(module: HloModule) -> DevicePlacement | None:
+    """Follows how the module's arrays are distributed; None if it runs on one device."""
+    if device_grid(module).count == 1 and "frontend_attributes" not in module.header:  # which may name meshes
+        return None
+    from xlanb.cpu.devices import DevicePlacement
+
+    return DevicePlacement(module)
 
 
 def _pipeline_for(options: CompileOptions, partitions: int) -> HloPassPipeline:
@@ -213,12 +225,13 @@ def _stages(
     if read is None:
         module = module.clone()
     ran: list[str] = []
-    placement = DevicePlacement(module)
-    passes = _pipeline_for(options, placement.partitions)
+    placement = _placement(module)
+    passes = _pipeline_for(options, placement.partitions if placement is not None else 1)
 
     def passed(name: str) -> None:
         ran.append(name)
-        placement.passed(name, module)
+        if placement is not None:
+            placement.passed(name, module)
 
     if recorded or options.verify or is_observed():
         for result in passes.steps(module, verify=options.verify, records=recorded):
@@ -238,8 +251,8 @@ def _stages(
     if before is not None:
         yield _schedule_stage(module, before, assignment, start)
         yield _buffers_stage(module, assignment)
-    distribution = placement.distribution()
-    merge = None if distribution is None else partial(_merged, placement, options)
+    distribution = placement.distribution() if placement is not None else None
+    merge = partial(_merged, placement, options) if placement is not None and distribution is not None else None
     start = time.perf_counter()
     exe = Executable(module, source, names, assignment, program, distribution, merge)
     if recorded and options.want_text:
@@ -249,6 +262,8 @@ def _stages(
 
 def _merged(placement: DevicePlacement, options: CompileOptions) -> Executable | None:
     """Compile the programs of all devices as one; None if they cannot be merged."""
+    from xlanb.spmd.devices.not_merged import NotMergedError
+
     try:
         with unobserved():
             return _compile(placement.merged(), options)

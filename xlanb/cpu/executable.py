@@ -10,22 +10,14 @@ from typing import TYPE_CHECKING, Any
 from xlanb.buffers.buffer_assignment import BufferAssignment
 from xlanb.codegen import jit, llvm
 from xlanb.codegen.deep import deep
-from xlanb.codegen.host_call import HiddenState, make_host_calls
 from xlanb.codegen.plan import KernelPlan
 from xlanb.codegen.signature import Signature
 from xlanb.codegen.target import Target
-from xlanb.cpu import fibers, library, lines
-from xlanb.cpu.calls import Calls
+from xlanb.cpu import library
+from xlanb.cpu.calls import Calls, is_long
 from xlanb.cpu.codegen.program import Program, emit_program
-from xlanb.cpu.device_timeline import DeviceTimeline
-from xlanb.cpu.devices import TIMELINE, DeviceCalls
-from xlanb.cpu.feeds import infeed_arrays
-from xlanb.cpu.interpreted import InterpretedCalls
-from xlanb.cpu.profile import is_long
-from xlanb.cpu.records import Code, CodeRecord
 from xlanb.cpu.run_counter import RunCounter
 from xlanb.cpu.runtime.guard import HOST
-from xlanb.cpu.saved import read
 from xlanb.cpu.shortage import Shortage
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
@@ -34,10 +26,16 @@ from xlanb.hlo.device_groups import DeviceGrid, device_grid
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.shape import Shape, TupleShape
-from xlanb.spmd.devices.distribution import Distribution
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from xlanb.codegen.host_call import HiddenState
+    from xlanb.cpu.devices import DeviceCalls
+    from xlanb.cpu.interpreted import InterpretedCalls
+    from xlanb.cpu.records import Code, CodeRecord
+    from xlanb.evaluator.feeds import Feeds
+    from xlanb.spmd.devices.distribution import Distribution
 
 _MADE_AGAIN = ("hlo_module", "buffer_assignment", "program")
 """What only a compilation has, and a file does not."""
@@ -101,17 +99,20 @@ class Executable(Displayable):
         self.hlo_module = module
         self.buffer_assignment = assignment
         self.program = program
-        hidden = HiddenState()
-        self.feeds = hidden.feeds
         self._host = {}
         self.devices = None
         signature = Signature.of(module, names)
         if not llvm.is_installed():
             if distribution is not None:
                 raise llvm.missing("running a program on several devices")
+            from xlanb.cpu.interpreted import InterpretedCalls
+
             self.calls = InterpretedCalls(module, signature, assignment.temp_size, self.feeds)
         else:
-            self._host = make_host_calls(program.host, hidden)
+            if program.host:
+                from xlanb.codegen.host_call import make_host_calls
+
+                self._host = make_host_calls(program.host, self._hidden)
             self.calls = Calls(
                 signature,
                 self.load(program),
@@ -121,6 +122,8 @@ class Executable(Displayable):
                 explain=Shortage(assignment),
             )
         if isinstance(self.calls, Calls) and distribution is not None:
+            from xlanb.cpu.devices import DeviceCalls
+
             self.devices = DeviceCalls(
                 self.calls, distribution, module, self._fibers(distribution.grid), _calls_of(merge)
             )
@@ -144,9 +147,10 @@ class Executable(Displayable):
         self = cls.__new__(cls)
         calling = self._take_source(source)
         self._make = make
-        hidden = HiddenState()
-        self.feeds, self._host = hidden.feeds, {}
+        self._host = {}
         names = calling.names if calling is not None else None
+        from xlanb.cpu.saved import read
+
         self.calls = read("the executable in the cache", content, names, partial(_shortage, make))
         self.devices = None
         self.flat = self.calls.entry()
@@ -188,6 +192,8 @@ class Executable(Displayable):
 
     def _fibers(self, grid: DeviceGrid) -> Callable[..., list[Any]] | None:
         """A runner of short programs on all devices in one thread; None if threads are needed."""
+        from xlanb.cpu import fibers
+
         if self.calls.is_long or not fibers.fits(self.hlo_module, grid):
             return None
         return fibers.FiberRunner(
@@ -232,6 +238,8 @@ class Executable(Displayable):
         """
         import pandas as pd
 
+        from xlanb.cpu.devices import TIMELINE
+
         return self.devices.timeline(*arrays) if self.devices is not None else pd.DataFrame(columns=TIMELINE)
 
     def plot_timeline(self, *arrays: Any) -> Any:
@@ -242,6 +250,8 @@ class Executable(Displayable):
             XlanbError: The program ran no collective.
             MissingLibraryError: plotly is not installed.
         """
+        from xlanb.cpu.device_timeline import DeviceTimeline
+
         return DeviceTimeline(self.timeline(*arrays), self.hlo_module, device_grid(self.hlo_module)).plot()
 
     def cancel(self) -> int:
@@ -251,7 +261,8 @@ class Executable(Displayable):
         that is in a Python function (see `kernels`) stops when that returns.
         """
         running = self.calls.cancel() + (self.devices.cancel() if self.devices is not None else 0)
-        self.feeds.cancel()
+        if "_hidden" in self.__dict__:
+            self.feeds.cancel()
         return running
 
     def count_runs(self) -> RunCounter:
@@ -272,6 +283,18 @@ class Executable(Displayable):
 
     # -- infeed and outfeed ------------------------------------------------------------------------
 
+    @cached_property
+    def _hidden(self) -> HiddenState:
+        """The state that the program keeps between calls; few programs have any."""
+        from xlanb.codegen.host_call import HiddenState
+
+        return HiddenState()
+
+    @property
+    def feeds(self) -> Feeds:
+        """The values that wait for the program's infeeds, and those of its outfeeds."""
+        return self._hidden.feeds
+
     def infeed(self, *values: Any) -> None:
         """Queue values for the program's infeeds, in order: arrays, or (nested) tuples of them.
 
@@ -282,6 +305,8 @@ class Executable(Displayable):
         Raises:
             FeedError: The program has no infeed, or none for an array of that dtype and shape.
         """
+        from xlanb.cpu.feeds import infeed_arrays
+
         self.feeds.infeed(*infeed_arrays(self.hlo_module, values))
 
     def outfeed(self, timeout: float | None = 0.0) -> Any:
@@ -332,20 +357,22 @@ class Executable(Displayable):
     @property
     def llvm_ir(self) -> Code:
         """The LLVM IR as emitted; debug locations are the lines of the HLO instructions."""
-        return Code.of(self.llvm_record)
+        return _code(self.llvm_record)
 
     @property
     def optimized_llvm_ir(self) -> Code:
         """The LLVM IR after LLVM's own passes."""
-        return Code.of(self.optimized_record)
+        return _code(self.optimized_record)
 
     @property
     def assembly(self) -> Code:
         """The machine code as assembly text."""
-        return Code.of(self.assembly_record)
+        return _code(self.assembly_record)
 
     @cached_property
     def _lines(self) -> dict[str, int]:
+        from xlanb.cpu import lines
+
         return lines.line_numbers(self.hlo_module.record())
 
     @property
@@ -392,18 +419,24 @@ class Executable(Displayable):
     @cached_property
     def llvm_record(self) -> CodeRecord:
         """`llvm_ir` with the HLO instruction of each line."""
+        from xlanb.cpu import lines
+
         program = self._traced
         return lines.llvm_record(program.text, program.kernels, self._lines)
 
     @cached_property
     def optimized_record(self) -> CodeRecord:
         """`optimized_llvm_ir` with the HLO instruction of each line."""
+        from xlanb.cpu import lines
+
         program, code = self._traced, self._traced_code
         return lines.llvm_record(code.optimized_text, program.kernels, self._lines)
 
     @cached_property
     def assembly_record(self) -> CodeRecord:
         """`assembly` with the HLO instruction of each line."""
+        from xlanb.cpu import lines
+
         program, code = self._traced, self._traced_code
         return lines.assembly_record(code.assembly, program.kernels, self._lines, self.plans)
 
@@ -456,6 +489,12 @@ def _shortage(make: Callable[[], Executable], number: int | None) -> str:
         return Shortage(make().buffer_assignment)(number)
     except (MemoryError, XlanbError):
         return ""
+
+
+def _code(record: CodeRecord) -> Code:
+    from xlanb.cpu.records import Code
+
+    return Code.of(record)
 
 
 def _calls_of(merge: Callable[[], Executable | None] | None) -> Callable[[], Calls | None] | None:

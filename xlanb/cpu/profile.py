@@ -25,7 +25,6 @@ from xlanb.cpu.objects import compile_units
 from xlanb.cpu.records import KernelTime
 from xlanb.cpu.traffic import traffic
 from xlanb.hlo.attributes import OpMetadata
-from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.hlo.python_lines import place_text
@@ -222,7 +221,6 @@ def _counter_code() -> jit.LoadedCode:
 
 _GRAINS, _CLEAR_GRAINS = 2, 20
 """Clock grains that a call must take to be measured by a mean of many runs, and by one run."""
-_LONG_BYTES, _LONG_OPERATIONS = 200_000, 100_000
 
 
 def operations(i: HloInstruction) -> int:
@@ -232,17 +230,3 @@ def operations(i: HloInstruction) -> int:
     """
     counts = cost(i)
     return int(min(counts.flops + counts.transcendentals, 1 << 62))
-
-
-def is_long(computation: HloComputation) -> bool:
-    """Whether one run of a computation without loops takes long enough (about 20 us) to release
-    the GIL.
-    """
-    size, count = 0.0, 0.0
-    for i in computation:
-        counts = cost(i)
-        size += counts.bytes_accessed
-        count += counts.flops + counts.transcendentals
-        if size > _LONG_BYTES or count > _LONG_OPERATIONS:
-            return True
-    return False

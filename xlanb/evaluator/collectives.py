@@ -20,7 +20,7 @@ from xlanb.evaluator.registry import rule
 from xlanb.evaluator.values import TOKEN, Array, Value, describe, mismatch, narrow, scalar_int, widen
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.device_groups import DeviceGrid, device_pairs, group_of, pairs_of_devices
-from xlanb.hlo.devices import check_one_device
+from xlanb.hlo.devices import PAIRS, check_one_device
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.patterns import pattern
@@ -310,12 +310,6 @@ def _done(ev: Evaluator, i: HloInstruction, state: tuple[Value, ...]) -> Value:
 # -- from one device to another --------------------------------------------------------------------
 
 _PAIR: Final = pattern(r"\{(\d+),(\d+)\}")
-_PAIRS: Final = "_xla_send_recv_source_target_pairs"
-
-
-def names_partners(i: HloInstruction) -> bool:
-    """Whether a send or recv has source-target pairs."""
-    return not i.get("is_host_transfer") and _PAIRS in dict(i.frontend_attributes)
 
 
 def _partner(i: HloInstruction) -> tuple[participant.Participant, int | None]:
@@ -325,7 +319,7 @@ def _partner(i: HloInstruction) -> tuple[participant.Participant, int | None]:
         UnimplementedError: the program runs on one device, or has no source-target pairs.
     """
     here = participant.current()
-    text = dict(i.frontend_attributes).get(_PAIRS)
+    text = dict(i.frontend_attributes).get(PAIRS)
     if here is None or text is None or i.get("is_host_transfer"):
         raise UnimplementedError(f"{i.opcode} needs another device or a host program: XLA:CPU has neither")
     mode = "cross_partition" if here.grid.partitions > 1 else "cross_replica"

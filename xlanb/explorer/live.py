@@ -26,7 +26,8 @@ from xlanb.graph.foreign import feeds_of, graph_of, is_foreign, is_jit_compiled,
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.hlo import HloModule
 from xlanb.runtime.compiler import module_stages, options_in_force
-from xlanb.runtime.program import as_tf_function, to_module
+from xlanb.runtime.functions import as_tf_function
+from xlanb.runtime.program import to_module
 from xlanb.runtime.session import Session
 from xlanb.stage import Stages
 from xlanb.tracing import Event, observing, unobserved

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from xlanb.analysis.dynamic import involves_dynamic
 from xlanb.codegen.elemental import SAME_INDEX, Leaf, array_of
-from xlanb.codegen.host_call import HOST_OPCODES
+from xlanb.codegen.host_opcodes import HOST_OPCODES
 from xlanb.codegen.indexing import same_order
 from xlanb.gpu.emitters import sorts
 from xlanb.gpu.emitters.elements import RULES

@@ -40,6 +40,15 @@ def why_several(i: HloInstruction) -> str:
     return ""
 
 
+PAIRS: Final = "_xla_send_recv_source_target_pairs"
+"""The frontend attribute of a send or recv that says which devices take part."""
+
+
+def names_partners(i: HloInstruction) -> bool:
+    """Whether a send or recv has source-target pairs."""
+    return not i.get("is_host_transfer") and PAIRS in dict(i.frontend_attributes)
+
+
 _TO_LOCAL: Final = frozenset(("SPMDFullToShardShape", "xla.sdy.GlobalToLocalShape"))
 
 

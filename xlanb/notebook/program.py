@@ -24,10 +24,11 @@ from xlanb.graph.rewrite import needed_by
 from xlanb.hlo import HloModule
 from xlanb.notebook.cell import LastCall, run_cell, run_cell_to_call, run_cell_to_inner_run
 from xlanb.notebook.shell import evaluated
+from xlanb.runtime.functions import tuple_module
 from xlanb.runtime.graph_program import inputs_of
 from xlanb.runtime.jit import Jit
 from xlanb.runtime.opt import arguments_for
-from xlanb.runtime.program import to_module, tuple_module
+from xlanb.runtime.program import to_module
 from xlanb.runtime.session import Session
 from xlanb.tf2xla.const_analysis import constant_inputs
 from xlanb.tracing import unobserved

@@ -25,7 +25,7 @@ from xlanb.hlo import parse
 from xlanb.peers.child import RealTrace, compile_in_child, empty_program
 from xlanb.peers.xla import as_module
 from xlanb.peers.xla import trace as real_trace
-from xlanb.runtime.jit import compile as compile_program
+from xlanb.runtime.compile import compile as compile_program
 from xlanb.shape.narrow_types import finfo
 from xlanb.shape.primitive_type import from_dtype
 

@@ -17,7 +17,7 @@ from xlanb.cpu.executable import Executable
 from xlanb.errors import ArgumentError, DataLossError
 from xlanb.hlo import HloModule
 from xlanb.lazy_dataclass import dataclass
-from xlanb.runtime.jit import compile as compile_program
+from xlanb.runtime.compile import compile as compile_program
 from xlanb.runtime.npz import read_npz
 from xlanb.shape import Shape, TupleShape
 from xlanb.transforms import PASSES

@@ -18,7 +18,6 @@ from __future__ import annotations
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape.shape import same
-from xlanb.spmd.module_meshes import meshes_of
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.inlining import bypass, take_out
 
@@ -48,12 +47,20 @@ class ShardyXla(HloPass):
     takes_out = _PASSING | {_GROUP, "Sharding"}
 
     def apply(self, module: HloModule) -> None:
-        if any(mesh.num_devices > 1 for mesh in meshes_of(module).values()):
+        if _has_mesh(module):
             from xlanb.spmd.shardy.spread import spread  # large, and most programs name no mesh
 
             spread(module)
         else:
             _take_out(module)
+
+
+def _has_mesh(module: HloModule) -> bool:
+    if "frontend_attributes" not in module.header:
+        return False
+    from xlanb.spmd.module_meshes import meshes_of
+
+    return any(mesh.num_devices > 1 for mesh in meshes_of(module).values())
 
 
 def _take_out(module: HloModule) -> None:

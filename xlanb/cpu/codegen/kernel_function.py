@@ -9,7 +9,7 @@ from xlanb.buffers.buffer_assignment import BufferAssignment, Slice
 from xlanb.codegen import polling
 from xlanb.codegen.elemental import RULES, Elemental, Leaf, array_of
 from xlanb.codegen.function import Parameter
-from xlanb.codegen.host_call import HOST_OPCODES, is_number_of_several
+from xlanb.codegen.host_opcodes import HOST_OPCODES, TRANSFERS, is_number_of_several, is_transfer_of_several
 from xlanb.codegen.indexing import IrArray
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder
@@ -20,23 +20,12 @@ from xlanb.cpu.emitters import updates
 from xlanb.cpu.emitters.kernel import EMITTERS, HAS_KERNEL, Kernel
 from xlanb.cpu.runtime.guard import HOST
 from xlanb.errors import UnimplementedError
-from xlanb.evaluator.collectives import names_partners
 from xlanb.hlo.diagnostic import with_origin
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
-from xlanb.hlo.verifier.collectives import device_count
 
 ATTRIBUTES = 'nounwind "prefer-vector-width"="512"'
 _INLINE_LINES = 120
-_TRANSFERS = frozenset({Op.SEND, Op.SEND_DONE, Op.RECV, Op.RECV_DONE})
-
-
-def is_transfer_of_several(i: HloInstruction) -> bool:
-    """Whether an instruction sends to another device, or receives from one."""
-    if i.opcode not in _TRANSFERS or device_count(i) == 1:
-        return False
-    start = i.operands[0] if i.opcode in (Op.SEND_DONE, Op.RECV_DONE) else i
-    return names_partners(start)
 
 
 def is_host_call(i: HloInstruction) -> bool:
@@ -180,6 +169,6 @@ class KernelFunction:
 
 def _no_kernel(opcode: Op) -> str:
     """Why an opcode has no kernel."""
-    if opcode in _TRANSFERS:
+    if opcode in TRANSFERS:
         return f"{opcode} needs another device to talk to, or a host program: XLA's CPU has neither"
     return f"the CPU backend has no kernel for {opcode}"

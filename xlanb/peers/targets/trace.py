@@ -12,7 +12,8 @@ from xlanb.frontends.jax_lowering import JaxProgram, lower_for
 from xlanb.hlo import HloModule
 from xlanb.peers.targets.compiling import TIMEOUT_S, TargetCompilation, compile_for
 from xlanb.peers.targets.names import TargetName, parse_target
-from xlanb.runtime.program import is_over_jax, to_module
+from xlanb.runtime.functions import is_over_jax
+from xlanb.runtime.program import to_module
 
 
 class TargetTrace(Trace):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from xlanb.evaluator import evaluate_instruction
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -112,6 +111,8 @@ def power_of_two(i: HloInstruction) -> int | None:
 
 def evaluated(b: Builder, opcode: O, *operands: HloInstruction) -> HloInstruction:
     """A new constant: an elementwise opcode of constants that are scalar or of equal shape."""
+    from xlanb.evaluator import evaluate_instruction
+
     made = b.add(opcode, operands, operands[0].shape)
     value = evaluate_instruction(made, [o.literal.array for o in operands])
     made.parent.remove(made)

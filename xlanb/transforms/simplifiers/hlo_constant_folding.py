@@ -15,8 +15,6 @@ import math
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.analysis.cost import cost
 from xlanb.errors import EvaluationError
-from xlanb.evaluator import evaluate_instruction
-from xlanb.evaluator.data_movement import broadcasted
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import BY_TEXT
@@ -66,6 +64,8 @@ class HloConstantFolding(HloPass):
 
     @reason("op(constants) => constant")
     def _fold(self, i: HloInstruction) -> None:
+        from xlanb.evaluator import evaluate_instruction
+
         try:
             value = evaluate_instruction(
                 i, [value_of(o) for o in i.operands], max_steps=_MAX_STEPS, max_bytes=_MAX_BYTES
@@ -132,6 +132,8 @@ def _is_constant(i: HloInstruction) -> bool:
 def value_of(i: HloInstruction) -> object:
     """The value of a constant, or of a broadcast constant."""
     if i.opcode is O.BROADCAST:
+        from xlanb.evaluator.data_movement import broadcasted
+
         # a view of the constant, however large the shape
         return broadcasted(i, i.operands[0].literal.array)
     return i.literal.array
