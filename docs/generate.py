@@ -9,6 +9,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ from xlanb.transforms.purpose import drawing
 REFERENCE = Path(__file__).parent / "reference"
 PASS_MODULES = Path(__file__).parents[1] / "xlanb/transforms/pass_modules.py"
 _ROWS = '_ROWS = """'
-_FEW = 2
-"""Triggers of a pass that its row has: with more, the row would be too long."""
+_FEW = 6
+"""Triggers of a pass that its row has: a module without any of six opcodes is frequent."""
 _KEPT_BY_PASSES = (
     "The column *keeps* says which numerical properties a pass preserves. An *exact* pass preserves the bits of "
     "every element; a NaN may become another NaN. A pass that keeps *real numbers only* is exact for "
@@ -351,15 +352,18 @@ def _cell(text: str) -> str:
 def pass_modules() -> str:
     """The source of `xlanb/transforms/pass_modules.py` with current rows."""
     made = [p for p in PASSES.values() if p.__module__.startswith("xlanb.transforms.")]
-    rows = [(p.__module__.removeprefix("xlanb.transforms."), p.name, _few_triggers(p)) for p in made]
-    lines = [f"{module:<43}{name:<36}{triggers}".rstrip() for module, name, triggers in sorted(rows)]
+    rows = [(p.__module__.removeprefix("xlanb.transforms."), p.name, p) for p in made]
+    lines = [line for module, name, p in sorted(rows, key=itemgetter(0, 1)) for line in _pass_rows(module, name, p)]
     head, _, rest = PASS_MODULES.read_text(encoding="utf-8").partition(_ROWS)
     return "\n".join((f"{head}{_ROWS}", *lines, rest[rest.index('"""') :]))
 
 
-def _few_triggers(made: type[HloPass]) -> str:
+def _pass_rows(module: str, name: str, made: type[HloPass]) -> list[str]:
+    """The row of a pass, and further lines with triggers, two on each."""
     found = sorted(o.text for o in made.triggers or ())
-    return " ".join(found) if len(found) <= _FEW else ""
+    pairs = [" ".join(found[n : n + 2]) for n in range(0, len(found), 2)] if len(found) <= _FEW else []
+    first, *others = pairs or [""]
+    return [f"{module:<43}{name:<36}{first}".rstrip(), *(f"{'':<79}{pair}" for pair in others)]
 
 
 GENERATED = {

@@ -15,7 +15,6 @@ from xlanb.debug_options import DebugOptions, current, in_force
 from xlanb.errors import InternalError, PassError, XlanbError
 from xlanb.hlo import HloModule
 from xlanb.logs import VLog
-from xlanb.runtime.hlo_profile import profile_each_run
 from xlanb.stage import Stage, Stages, exhaust, size_text
 from xlanb.tracing import (
     CompilationStarted,
@@ -122,6 +121,12 @@ def module_stages(
     return (yield from hlo_stages(module, key, options, read))
 
 
+def _profile(executable: Executable) -> None:
+    from xlanb.runtime.hlo_profile import profile_each_run
+
+    profile_each_run(executable)
+
+
 def compiled(module: HloModule, read: Callable[[], HloModule] | None = None) -> Executable:
     """Compile a module without intermediate stages; writes dumps if the current flags say so.
 
@@ -134,7 +139,7 @@ def compiled(module: HloModule, read: Callable[[], HloModule] | None = None) -> 
     with in_force(options), with_everywhere(), _dumping(options):
         executable = exhaust(module_stages(module, read=read))
     if options.xla_hlo_profile:
-        profile_each_run(executable)
+        _profile(executable)
     return executable
 
 
@@ -158,7 +163,7 @@ def compiled_text(text: str, read: Callable[[], HloModule]) -> Executable:
             remember(text, module, options)
         return executable
     if flags.xla_hlo_profile:
-        profile_each_run(found)
+        _profile(found)
     return found
 
 

@@ -1,8 +1,8 @@
 """The module of each pass, so that a pipeline imports only what it runs.
 
 A row has the module within xlanb.transforms, the name of the pass and, if it only runs on modules
-with one or two opcodes (see HloPass.triggers), those. `make generate` writes the rows; a pass
-without a row is found by importing all passes.
+with one of a few opcodes (see HloPass.triggers), those; a line that begins with blanks continues
+it. `make generate` writes the rows; a pass without a row is found by importing all passes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ calls.flatten_call_graph                   flatten-call-graph
 calls.map_inliner                          map-inline                          map
 calls.propagate_call_metadata              propagate-call-metadata             call
 collectives.all_reduce_promotion           all-reduce-promotion
-collectives.all_reduce_simplifier          all-reduce-simp
+collectives.all_reduce_simplifier          all-reduce-simp                     all-gather all-reduce
+                                                                               all-to-all collective-permute
+                                                                               reduce-scatter
 collectives.all_to_all_decomposer          all_to_all_decomposer
-collectives.async_collective_replacer      async-collective-replacer
+collectives.async_collective_replacer      async-collective-replacer           all-gather-done all-reduce-done
+                                                                               async-done collective-permute-done
 collectives.cpu_all_reduce_combiner        cpu-all-reduce-combiner
 collectives.sharding_remover               sharding-remover                    custom-call
 copies.copy_insertion                      copy-insertion
@@ -43,7 +46,8 @@ dots.gemv_rewriter                         gemv-rewriter
 dots.transpose_folding                     transpose-folding                   transpose
 dynamic.dynamic_dimension_simplifier       dynamic-dimension-simplifier
 dynamic.dynamic_padder                     dynamic_padder
-expanders.batchnorm_expander               batchnorm_expander
+expanders.batchnorm_expander               batchnorm_expander                  batch-norm-grad batch-norm-inference
+                                                                               batch-norm-training
 expanders.bitcast_dtypes_expander          bitcast_dtypes_expander
 expanders.cholesky_expander                cholesky_expander
 expanders.comparison_expander              comparison-expander                 compare
@@ -51,7 +55,7 @@ expanders.eigh_expander                    eigh_expander
 expanders.logistic_expander                logistic-expander
 expanders.optimization_barrier_expander    cse_barrier_expander                opt-barrier
 expanders.qr_expander                      qr_expander
-expanders.rng_bit_generator_expander       rng-bit-generator-expander
+expanders.rng_bit_generator_expander       rng-bit-generator-expander          rng-bit-generator
 expanders.rng_expander                     rng-expander
 expanders.scan_expander                    scan_expander
 expanders.select_and_scatter_expander      select_and_scatter_expander
@@ -95,7 +99,7 @@ precision.float_normalization              float-normalization-f8e5m2fnuz
 precision.float_normalization              float-normalization-f8e8m0fnu
 precision.float_normalization              float-normalization-s4
 precision.float_normalization              float-normalization-u4
-precision.operand_upcaster                 operand_upcaster
+precision.operand_upcaster                 operand_upcaster                    convolution dot
 precision.reduce_precision_insertion       reduce-precision-insertion
 precision.result_caster                    result_caster
 precision.stochastic_convert_decomposer    stochastic_convert_decomposer       stochastic-convert
@@ -134,7 +138,7 @@ class PassModule(NamedTuple):
 def pass_modules() -> dict[str, PassModule]:
     """The rows by the name of the pass."""
     made = {}
-    for row in _ROWS.strip().splitlines():
+    for row in _ROWS.strip().replace("\n ", " ").splitlines():
         module, name, *opcodes = row.split()
         triggers = frozenset([BY_TEXT[o] for o in opcodes]) if opcodes else None
         made[name] = PassModule(f"{__package__}.{module}", triggers)

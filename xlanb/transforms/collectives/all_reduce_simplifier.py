@@ -23,6 +23,7 @@ class AllReduceSimplifier(HloPass):
     """Removes collectives whose groups all have one participant."""
 
     name = "all-reduce-simp"
+    triggers = _COLLECTIVES
 
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):

@@ -52,6 +52,8 @@ class RngBitGeneratorExpander(HloPass):
 
     name = "rng-bit-generator-expander"
 
+    triggers = frozenset((O.RNG_BIT_GENERATOR,))
+
     def apply(self, module: HloModule) -> None:
         made: dict[tuple[object, ...], HloComputation] = {}
         calls: Counter[tuple[object, ...]] = Counter()

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
 
-from xlanb.analysis.attention import Attention, attention_of, between
 from xlanb.analysis.call_graph import CallGraph
 from xlanb.analysis.operand_use import is_elementwise
 from xlanb.conditions import Condition, decide, objecting
@@ -27,6 +27,9 @@ from xlanb.lazy_dataclass import dataclass
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.fusion_editing import fuse_group
 from xlanb.transforms.reason import reason
+
+if TYPE_CHECKING:
+    from xlanb.analysis.attention import Attention
 
 KIND = "__xlanb_attention"
 """The fusion's kind in its backend config."""
@@ -51,6 +54,10 @@ class AttentionFusion(HloPass):
     triggers = frozenset((O.DOT,))
 
     def apply(self, module: HloModule) -> None:
+        if O.EXPONENTIAL not in module.opcodes:
+            return
+        from xlanb.analysis.attention import attention_of, between
+
         graph = CallGraph(module)
         for c in module.computations:
             if not graph.is_control(c) or sum(i.opcode is O.DOT for i in c) < 2:

@@ -31,6 +31,8 @@ class OperandUpcaster(HloPass):
 
     name = "operand_upcaster"
 
+    triggers = PRODUCTS
+
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):
             for i in c.post_order():
