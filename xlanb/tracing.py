@@ -423,7 +423,10 @@ def current_cause() -> Cause:
 
 def emit_edit(kind: str, computation: str, old: Any, new: Any) -> None:
     """Notify the observers of an Edit. Its place is the mutator's caller."""
-    edit = _MAKE(Edit, (cause_of_edit(3), kind, computation, old, new))
+    cause = _CAUSE.get()
+    if cause.purpose is not None and not cause.where:
+        cause = cause_of_edit(3)
+    edit = _MAKE(Edit, (cause, kind, computation, old, new))
     for observer in _OBSERVERS.get():
         observer.on_event(edit)
 

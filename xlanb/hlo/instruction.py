@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -268,6 +268,12 @@ class HloInstruction(Displayable):
 
     def __repr__(self) -> str:
         return f"<{self}>"
+
+
+def seen(instructions: Iterable[HloInstruction]) -> tuple[tuple[InstructionRecord, ...], tuple[int, ...]]:
+    """The snapshots of instructions, and their numbers of users."""
+    given = tuple(instructions)
+    return tuple([i._record or i.record() for i in given]), tuple([len(i._users) for i in given])
 
 
 def _effects(computation: HloComputation) -> tuple[bool, tuple[HloComputation, ...]]:

@@ -26,7 +26,7 @@ from typing import Any, TypeAlias, final
 from xlanb.analysis.dynamic import involves_dynamic
 from xlanb.conditions import Condition, asked_names, holding_beyond
 from xlanb.hlo.computation import HloComputation
-from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.instruction import HloInstruction, seen
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.lazy_dataclass import dataclass
 from xlanb.tracing import (
@@ -324,9 +324,7 @@ class _FailedRules(DeferredDecisions):
 
     def __init__(self, failed: Sequence[GuardFailure], pass_name: str, root: HloInstruction, options: object) -> None:
         self._failed, self._pass_name, self._options = failed, pass_name, options
-        seen = (*root.operands, root)
-        self._records = tuple([i.record() for i in seen])
-        self._users = tuple([i.user_count for i in seen])
+        self._records, self._users = seen((*root.operands, root))
 
     def decisions(self) -> tuple[Decision, ...]:
         found = []
