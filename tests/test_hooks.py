@@ -17,7 +17,8 @@ SOURCE = Path(xlanb.__file__).parent
 
 def declared() -> set[str]:
     """The names of all hooks that the package declares, read from the source."""
-    calls = (n for p in SOURCE.rglob("*.py") for n in ast.walk(ast.parse(p.read_text())) if isinstance(n, ast.Call))
+    texts = (text for p in SOURCE.rglob("*.py") if "Hook(" in (text := p.read_text()))
+    calls = (n for text in texts for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call))
     return {
         c.args[0].value
         for c in calls
