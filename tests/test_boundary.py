@@ -350,7 +350,7 @@ def test_what_the_users_function_raises_shows_no_frame_of_xlanb(call, monkeypatc
     monkeypatch.delitem(sys.modules, "jax", raising=False)  # its own setting, which it has read
     with pytest.raises(ZeroDivisionError) as raised:
         call()
-    assert "program.py" in files_of(raised.value)
+    assert "functions.py" in files_of(raised.value)
 
 
 def test_a_bug_keeps_its_frames():
