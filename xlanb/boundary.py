@@ -122,12 +122,10 @@ def is_foreign(error: Exception) -> bool:
 def _is_of_call(error: Exception) -> bool:
     """Whether it says that the decorated function does not take these arguments.
 
-    It did not begin then: the innermost frame is the decorator's.
+    It did not begin then: all frames are those of decorators.
     """
-    if not isinstance(error, TypeError):
-        return False
-    *_, last = _frames_of(error.__traceback__)
-    return last.tb_frame.f_globals.get("__name__") == "contextlib"
+    frames = _frames_of(error.__traceback__)
+    return isinstance(error, TypeError) and all(_package(t.tb_frame) == "contextlib" for t in frames)
 
 
 def array_of(

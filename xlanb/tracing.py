@@ -27,7 +27,7 @@ from xlanb.lazy_dataclass import dataclass
 
 T = TypeVar("T")
 
-_MAKE = tuple.__new__
+make_tuple = tuple.__new__
 """Makes a named tuple from a tuple, in a third of its constructor's time."""
 
 
@@ -380,7 +380,7 @@ class because:  # noqa: N801 - read as a word: with because(rule=...)
         outer = _CAUSE.get()
         if not _OBSERVERS.get():
             return outer
-        cause = _MAKE(
+        cause = make_tuple(
             Cause,
             (
                 self._pass_name or outer.pass_name,
@@ -426,7 +426,7 @@ def emit_edit(kind: str, computation: str, old: Any, new: Any) -> None:
     cause = _CAUSE.get()
     if cause.purpose is not None and not cause.where:
         cause = cause_of_edit(3)
-    edit = _MAKE(Edit, (cause, kind, computation, old, new))
+    edit = make_tuple(Edit, (cause, kind, computation, old, new))
     for observer in _OBSERVERS.get():
         observer.on_event(edit)
 
@@ -435,7 +435,7 @@ def emit_decision(
     cause: Cause, action: str, subject: tuple[str, ...], taken: bool, predicates: Sequence[Predicate]
 ) -> None:
     """Notify the observers of a Decision."""
-    decision = _MAKE(Decision, (cause, action, subject, taken, predicates))
+    decision = make_tuple(Decision, (cause, action, subject, taken, predicates))
     for observer in _OBSERVERS.get():
         observer.on_event(decision)
 

@@ -13,7 +13,7 @@ from xlanb.hlo.attributes import NO_METADATA
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import InstructionRecord
 from xlanb.shape import Shape
-from xlanb.tracing import Cause, DeferredEdits, Edit
+from xlanb.tracing import Cause, DeferredEdits, Edit, make_tuple
 
 if TYPE_CHECKING:
     from xlanb.hlo.instruction import HloInstruction
@@ -34,7 +34,7 @@ class ParameterState(NamedTuple):
         p = parameter
         is_plain = len(p.attributes) == 1 and p.metadata is NO_METADATA and not (p.sharding or p.frontend_attributes)
         snapshot = p._record if is_plain else p.record()
-        return _MAKE(ParameterState, (p.name, p.shape, p.attributes["parameter_number"], p.uid, snapshot))
+        return make_tuple(ParameterState, (p.name, p.shape, p.attributes["parameter_number"], p.uid, snapshot))
 
     def record(self) -> InstructionRecord:
         """Return the snapshot."""
@@ -54,7 +54,7 @@ class CopyState(NamedTuple):
     @staticmethod
     def of(copy: HloInstruction) -> CopyState:
         """Return the current fields of a copy."""
-        return _MAKE(CopyState, (copy.name, tuple([o.name for o in copy.operands]), copy.uid))
+        return make_tuple(CopyState, (copy.name, tuple([o.name for o in copy.operands]), copy.uid))
 
     def record(self, source: InstructionRecord) -> InstructionRecord:
         """Return the snapshot, given that of the original."""
@@ -66,10 +66,6 @@ class CopyState(NamedTuple):
             control_predecessors=(),
             is_root=False,
         )
-
-
-_MAKE = tuple.__new__
-"""Makes a named tuple from a tuple, in a third of its constructor's time."""
 
 
 @final
