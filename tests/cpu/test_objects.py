@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import xlanb
 from xlanb.codegen import jit, translation
 from xlanb.codegen.cpus import thread_count
 from xlanb.codegen.deep import deep
@@ -414,3 +415,66 @@ def test_long_blocks_are_compiled_at_level_0(monkeypatch, count, level):
 )
 def test_blocks_end_at_labels_and_functions(text, expected):
     assert objects._has_long_block(text) is expected
+
+
+ATTENTION = """HloModule attention
+most { a = f32[] parameter(0) b = f32[] parameter(1) ROOT m = f32[] maximum(a, b) }
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+ENTRY main {
+  q = f32[4,128,32] parameter(0)  k = f32[4,128,32] parameter(1)  v = f32[4,128,32] parameter(2)
+  s = f32[4,128,128] dot(q, k), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}
+  low = f32[] constant(-inf)  zero = f32[] constant(0)
+  m = f32[4,128] reduce(s, low), dimensions={2}, to_apply=most
+  bm = f32[4,128,128] broadcast(m), dimensions={0,1}
+  c = f32[4,128,128] subtract(s, bm)
+  e = f32[4,128,128] exponential(c)
+  t = f32[4,128] reduce(e, zero), dimensions={2}, to_apply=sum
+  bt = f32[4,128,128] broadcast(t), dimensions={0,1}
+  p = f32[4,128,128] divide(e, bt)
+  o = f32[4,128,32] dot(p, v), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
+  r = f32[4,128,32] tanh(o)
+  ROOT x = f32[4,128,32] add(r, q)
+}
+"""
+
+
+@pytest.mark.skipif(thread_count() < 2, reason="nothing is compiled ahead on one processor")
+def test_a_heavy_kernel_is_compiled_once_while_others_are_emitted(monkeypatch):
+    compiled: list[tuple[str, int]] = []
+    started: list[Unit] = []
+    real, start = objects.compile_unit, objects.Ahead.start
+
+    def counted(unit: Unit, *args, **named) -> bytes:
+        compiled.append((unit.text, threading.get_ident()))
+        return real(unit, *args, **named)
+
+    def noted(self: objects.Ahead, unit: Unit) -> None:
+        started.append(unit)
+        start(self, unit)
+
+    monkeypatch.setattr(objects, "compile_unit", counted)
+    monkeypatch.setattr(objects.Ahead, "start", noted)
+    exe = xlanb.compile(ATTENTION)
+    (unit,) = started
+    (thread,) = [ident for text, ident in compiled if text == unit.text]
+    assert thread != threading.get_ident()
+    assert unit.text in [u.text for u in exe.program.parts()[0]]
+    q, k, v = np.random.default_rng(0).standard_normal((3, 4, 128, 32), np.float32)
+    np.testing.assert_allclose(exe(q, k, v), xlanb.evaluate(ATTENTION, q, k, v), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(thread_count() < 2, reason="nothing is compiled ahead on one processor")
+def test_what_llvm_rejects_ahead_is_said_where_it_is_wanted():
+    ahead = objects.Ahead(replace(jit.host(), threads=2))
+    wrong = Unit(_module("wrong", "  %x = add i32 1, %nowhere"), ready=True, weight=1)
+    ahead.start(wrong)
+    with pytest.raises(CompilationError, match="nowhere"):
+        objects.compile_units([wrong], jit.host(), None, ahead)
+
+
+def test_one_thread_compiles_nothing_ahead():
+    ahead = objects.Ahead(replace(jit.host(), threads=1))
+    unit = Unit(_module("plain", ""), ready=True, weight=1)
+    ahead.start(unit)
+    assert not ahead.has(unit)
+    assert len(objects.compile_units([unit], jit.host(), None, ahead)) == 1

@@ -24,6 +24,7 @@ from xlanb.cpu.executable import Executable
 from xlanb.cpu.executable_cache import ExecutableCache
 from xlanb.cpu.object_cache import environment_folder
 from xlanb.cpu.object_code import ObjectCode, check_name, object_code
+from xlanb.cpu.objects import Ahead
 from xlanb.cpu.pipelines import pipeline
 from xlanb.cpu.runtime import pool
 from xlanb.cpu.shortage import check_ranks, check_sizes
@@ -244,7 +245,9 @@ def _stages(
     start = time.perf_counter()
     with raised_gc_thresholds():
         _settle_layouts(module, ran)
-        assignment, program = deep(lambda: _backend(module, _target(options)))
+        target = _target(options)
+        ahead = Ahead(target) if llvm.is_installed() and not recorded else None
+        assignment, program = deep(lambda: _backend(module, target, ahead))
     emitted = time.perf_counter() - start
     start = time.perf_counter()
     _schedule(module, assignment)
@@ -254,7 +257,7 @@ def _stages(
     distribution = placement.distribution() if placement is not None else None
     merge = partial(_merged, placement, options) if placement is not None and distribution is not None else None
     start = time.perf_counter()
-    exe = Executable(module, source, names, assignment, program, distribution, merge)
+    exe = Executable(module, source, names, assignment, program, distribution, merge, ahead)
     if recorded and options.want_text:
         yield from _code_stages(exe, emitted, time.perf_counter() - start)
     return exe
@@ -360,7 +363,7 @@ def _target_of(host: Target, threads: int, explicit: bool) -> Target:
     return replace(host, threads=threads, explicit_vectors=host.explicit_vectors and explicit, polls=True)
 
 
-def _backend(module: HloModule, target: Target) -> tuple[BufferAssignment, Program]:
+def _backend(module: HloModule, target: Target, ahead: Ahead | None = None) -> tuple[BufferAssignment, Program]:
     """Schedule, buffers and code of a module after the HLO passes, legalized in place.
 
     Raises:
@@ -369,14 +372,14 @@ def _backend(module: HloModule, target: Target) -> tuple[BufferAssignment, Progr
     """
     check_sizes(module)
     try:
-        return _emitted(module, target)
+        return _emitted(module, target, ahead)
     except OutOfMemoryError:
         raise
     except MemoryError as error:
         raise OutOfMemoryError(f"code generation ran out of memory for {module.name}: {error}") from error
 
 
-def _emitted(module: HloModule, target: Target) -> tuple[BufferAssignment, Program]:
+def _emitted(module: HloModule, target: Target, ahead: Ahead | None) -> tuple[BufferAssignment, Program]:
     """Legalize in place, schedule, assign buffers and emit the program.
 
     Only emitting a kernel shows how large it gets when producers are inlined at each of their uses,
@@ -396,7 +399,7 @@ def _emitted(module: HloModule, target: Target) -> tuple[BufferAssignment, Progr
         assignment = assign_buffers(module, KernelPolicy(target.threads, apart))
         check_addressable(f"{module.name}: the arena of temporaries", assignment.temp_size)
         try:
-            return assignment, emit_program(assignment, target)
+            return assignment, emit_program(assignment, target, ahead=ahead.start if ahead is not None else None)
         except UnplannedKernelError as error:
             name = error.instruction.name
             chosen = opened if isinstance(error, KernelTooLargeError) else apart

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from xlanb.codegen.host_call import HiddenState
     from xlanb.cpu.devices import DeviceCalls
     from xlanb.cpu.interpreted import InterpretedCalls
+    from xlanb.cpu.objects import Ahead
     from xlanb.cpu.records import Code, CodeRecord
     from xlanb.evaluator.feeds import Feeds
     from xlanb.spmd.devices.distribution import Distribution
@@ -83,6 +84,7 @@ class Executable(Displayable):
         program: Program,
         distribution: Distribution | None = None,
         merge: Callable[[], Executable | None] | None = None,
+        ahead: Ahead | None = None,
     ) -> None:
         """Load a compiled program.
 
@@ -94,6 +96,7 @@ class Executable(Displayable):
             program: its code.
             distribution: how its arrays are distributed over devices, if there are several.
             merge: compiles the programs of all devices as one.
+            ahead: what was compiled of it while it was emitted.
         """
         calling = self._take_source(source)
         self.hlo_module = module
@@ -115,7 +118,7 @@ class Executable(Displayable):
                 self._host = make_host_calls(program.host, self._hidden)
             self.calls = Calls(
                 signature,
-                self.load(program),
+                self.load(program, ahead=ahead),
                 assignment.temp_size,
                 is_long=program.loops or is_long(module.entry_computation),
                 calls_host=bool(self._host),
@@ -403,7 +406,7 @@ class Executable(Displayable):
     def _traced_code(self) -> jit.MachineCode:
         return jit.MachineCode(self._traced.text)
 
-    def load(self, program: Program, host: int = 0) -> library.ProgramCode:
+    def load(self, program: Program, host: int = 0, ahead: Ahead | None = None) -> library.ProgramCode:
         """Load this executable's program or a variant of it.
 
         `host` is the address of a function to use instead of `xlanb.host`.
@@ -414,7 +417,7 @@ class Executable(Displayable):
             given = {HOST: host} if host else {}
             return own | library.symbols(program.module.declarations) | given
 
-        return library.load(program, symbols, (program.constants, self._host))
+        return library.load(program, symbols, (program.constants, self._host), ahead)
 
     @cached_property
     def llvm_record(self) -> CodeRecord:

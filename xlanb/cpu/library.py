@@ -16,7 +16,7 @@ from xlanb.codegen.target import Target
 from xlanb.cpu import lapack_calls
 from xlanb.cpu.codegen.program import Program
 from xlanb.cpu.codegen.steps import STEPS, image
-from xlanb.cpu.objects import compile_units
+from xlanb.cpu.objects import Ahead, compile_units
 from xlanb.cpu.runtime import bridge as bridges
 from xlanb.cpu.runtime import pool
 from xlanb.cpu.runtime.bridge import bridge
@@ -57,8 +57,12 @@ class ProgramCode:
 _RUN = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
 
 
-def load(program: Program, symbols: Callable[[], Mapping[str, int]], kept: Any = None) -> ProgramCode:
+def load(
+    program: Program, symbols: Callable[[], Mapping[str, int]], kept: Any = None, ahead: Ahead | None = None
+) -> ProgramCode:
     """Load a program; `symbols` returns what LoadedCode takes, and `kept` is as there.
+
+    `ahead` has modules that were compiled while the program was emitted.
 
     The symbols of a process's first program take a while; meanwhile another thread compiles.
 
@@ -72,7 +76,8 @@ def load(program: Program, symbols: Callable[[], Mapping[str, int]], kept: Any =
     routines = [u for u in units if u.shared]
     missing = [u for u in routines if (target, u.text) not in _ROUTINES]
     is_first = not bridges.is_loaded()
-    made = iter(compile_units([*own, *missing], target, (lambda: given.update(symbols())) if is_first else None))
+    meanwhile = (lambda: given.update(symbols())) if is_first else None
+    made = iter(compile_units([*own, *missing], target, meanwhile, ahead))
     if not is_first:
         given.update(symbols())
     objects = [next(made) for _ in own]

@@ -16,6 +16,7 @@ from xlanb.codegen.target import Target
 from xlanb.codegen.translation import Passes, translate
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.object_cache import ObjectCache
+from xlanb.errors import XlanbError
 from xlanb.patterns import pattern
 from xlanb.threads import Helper
 
@@ -41,14 +42,69 @@ _TWO_THREADS = 150.0
 """Total weight (see Unit) of modules from which on a second thread pays."""
 
 
-def compile_units(units: Sequence[Unit], target: Target, meanwhile: Callable[[], object] | None = None) -> list[bytes]:
+class Ahead:
+    """Compiles modules in another thread while Python emits the rest of a program.
+
+    One at a time; those that would have to wait are compiled with the others.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._is_on = min(target.threads, thread_count()) > 1 and ObjectCache.of_environment(target) is None
+        self._helpers: dict[str, Helper] = {}
+        self._objects: dict[str, bytes] = {}
+
+    def start(self, unit: Unit) -> None:
+        """Begin to compile a module, unless another is being compiled."""
+        if not self._is_on or unit.text in self._helpers or len(self._objects) < len(self._helpers):
+            return
+
+        def work() -> None:
+            try:
+                self._objects[unit.text] = compile_unit(unit, self._target)
+            except XlanbError as error:  # whoever compiles it again gets the same error
+                _LOG.info("cannot compile a module ahead: %s", error)
+
+        helper = Helper(work)
+        try:
+            helper.start()
+        except RuntimeError as error:
+            _LOG.info("nothing is compiled ahead: %s", error)
+            return
+        self._helpers[unit.text] = helper
+
+    def has(self, unit: Unit) -> bool:
+        """Whether a module was or is being compiled."""
+        return unit.text in self._helpers
+
+    def take(self, unit: Unit) -> bytes:
+        """The object file of a module, when it is compiled.
+
+        Raises:
+            CompilationError: LLVM rejects the IR.
+        """
+        self._helpers[unit.text].wait()
+        found = self._objects.get(unit.text)
+        return compile_unit(unit, self._target) if found is None else found
+
+
+def compile_units(
+    units: Sequence[Unit],
+    target: Target,
+    meanwhile: Callable[[], object] | None = None,
+    ahead: Ahead | None = None,
+) -> list[bytes]:
     """The object file of each module, in order.
 
-    `meanwhile` is called once, while other threads compile if there may be any.
+    `meanwhile` is called once, while other threads compile if there may be any. Modules that are
+    compiled `ahead` are taken from there.
 
     Raises:
         CompilationError: LLVM rejects the IR.
     """
+    if ahead is not None and any(map(ahead.has, units)):
+        others = iter(compile_units([u for u in units if not ahead.has(u)], target, meanwhile))
+        return [ahead.take(u) if ahead.has(u) else next(others) for u in units]
     disks = _disks(units, target)
     found = [disk.get(u.text, ready=u.ready) if disk else None for u, disk in zip(units, disks, strict=True)]
     made = iter(_compile([u for u, data in zip(units, found, strict=True) if data is None], target, meanwhile))

@@ -9,7 +9,7 @@ temp      the arena of the buffer assignment
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import field
 
 import numpy as np
@@ -34,7 +34,7 @@ from xlanb.codegen.values import Value
 from xlanb.cpu.codegen.equal_kernels import KernelSite, KernelSites, WrittenKernel
 from xlanb.cpu.codegen.kernel_function import ATTRIBUTES, KernelFunction, is_host_call
 from xlanb.cpu.codegen.steps import CONSTANTS, STEPS, TABLE, TEMP, Address, ProgramStep, ProgramSteps, steps_of
-from xlanb.cpu.codegen.units import LONG, Unit, cut, kernels_of_steps
+from xlanb.cpu.codegen.units import LONG, Unit, cut, heavy_unit, kernels_of_steps
 from xlanb.cpu.emitters.copies import emit_bytes
 from xlanb.errors import CompilationError
 from xlanb.hlo.computation import HloComputation
@@ -123,19 +123,20 @@ def emit_program(
     line_of: dict[str, int] | None = None,
     *,
     profile: bool = False,
+    ahead: Callable[[Unit], object] | None = None,
 ) -> Program:
     """Emit the LLVM IR of a scheduled module with assigned buffers.
 
     `line_of` gives the line of each HLO instruction, for debug locations. With `profile`, `run` has
     a fourth parameter: an array of u64 pairs, calls and cycles per kernel, in the order of
-    `Program.calls`.
+    `Program.calls`. `ahead` is called with modules that can be compiled while others are emitted.
 
     Raises:
         UnimplementedError: The backend does not support an instruction; the message shows it.
         UnplannedKernelError: An instruction's kernel cannot be emitted with these buffers, or not
             as one kernel.
     """
-    emitter = _ProgramEmitter(assignment, target, line_of, profile=profile)
+    emitter = _ProgramEmitter(assignment, target, line_of, profile=profile, ahead=ahead)
     emitter.emit()
     m = emitter.module
     return Program(
@@ -159,11 +160,13 @@ class _ProgramEmitter:
         line_of: dict[str, int] | None,
         *,
         profile: bool,
+        ahead: Callable[[Unit], object] | None,
     ) -> None:
         self.assignment = assignment
         self.flow = assignment.live
         self.module = ModuleBuilder(identifier(assignment.module.name), target, line_of, (STEPS, TABLE))
         self.profile = profile
+        self._ahead = None if self.has_flow else ahead
         self.constants: dict[str, NDArray[np.uint8]] = {}
         self.calls: dict[str, int] = {}
         self.host: dict[str, HloInstruction] = {}
@@ -455,6 +458,10 @@ class _ProgramEmitter:
         places = list(built.slices)
         taken = tuple([site.places.index(p) for p in places]) if site is not None else ()
         made = WrittenKernel(built.f, self._shared(built.f), taken, built.work)
+        if self._ahead is not None and made.callee == built.f.name:
+            unit = heavy_unit(self.module, built.f)
+            if unit is not None:
+                self._ahead(unit)
         if site is not None and built.host is None:
             self._written[site.key] = made
         return made, places

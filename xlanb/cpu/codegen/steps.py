@@ -152,7 +152,7 @@ class ProgramSteps:
                 self._add(c.function, len(c.words), (c.count, c.chunks, c.threads), words)
             self.static.add(kernel.name)
             return
-        part = _shared_whole(kernel)
+        part = shared_whole(kernel)
         head = (0, 0, 0) if part is None else (part.count, part.chunks, kernel.target.threads)
         name = kernel.name if part is None else thunk(part)
         self._add(name, len(addresses), head, [w for a in addresses for w in self.words_of(a)])
@@ -212,7 +212,7 @@ def is_external(module: ModuleBuilder, name: str) -> bool:
     return f"@{name} = external constant" in module.globals.get(name, "")
 
 
-def _shared_whole(kernel: Function) -> Outlined | None:
+def shared_whole(kernel: Function) -> Outlined | None:
     """The part of a kernel that only runs one loop of known trip count on the pool, or None."""
     if len(kernel.regions[-1].lines) != 1 or len(kernel.outlined) != 1:
         return None

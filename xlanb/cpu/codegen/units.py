@@ -16,7 +16,15 @@ from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.outlining import Definition, OutlinedBody, thunk
 from xlanb.codegen.target import Target
 from xlanb.cpu.codegen.levels import is_light
-from xlanb.cpu.codegen.steps import STEPS, ProgramStep, ProgramSteps, run_text, steps_of, steps_text
+from xlanb.cpu.codegen.steps import (
+    STEPS,
+    ProgramStep,
+    ProgramSteps,
+    run_text,
+    shared_whole,
+    steps_of,
+    steps_text,
+)
 from xlanb.lazy_dataclass import dataclass
 
 _PASSES_COST = 2.5
@@ -28,6 +36,11 @@ They take quadratic time over hundreds of loops.
 """
 _WORTH = 100
 """Lines of a module from which on a second module for another thread pays."""
+_HEAVY = 150
+"""Lines of a kernel that needs LLVM's passes from which on it has a module of its own.
+
+That module can be compiled while the kernels behind it are emitted.
+"""
 
 
 @dataclass(frozen=True)
@@ -140,8 +153,22 @@ def _of_steps(module: ModuleBuilder, target: Target, steps: ProgramSteps, run: F
     """The modules of kernels, together with what is in `main` already."""
     own = {f.name: f for f in module.functions if f is not run}
     kernels = [f for f in own.values() if not f.shared and f.name not in steps.static]
-    pieces = [p for f in kernels for p in ([_part(f)] if f.name in steps.parts else _pieces(f, f.unpacking()))]
-    return [_unit(module, own, b) for b in _bins(main, pieces, target.threads) if b.functions or b.steps]
+    alone = [f for f in kernels if f.name in steps.parts and _is_heavy(f)]
+    together = [f for f in kernels if f not in alone]
+    pieces = [p for f in together for p in ([_part(f)] if f.name in steps.parts else _pieces(f, f.unpacking()))]
+    bins = [b for b in _bins(main, pieces, target.threads) if b.functions or b.steps]
+    return [_unit(module, own, b) for b in (*bins, *map(_part, alone))]
+
+
+def _is_heavy(f: Function) -> bool:
+    return not f.ready and not f.shared and f.size >= _HEAVY
+
+
+def heavy_unit(module: ModuleBuilder, f: Function) -> Unit | None:
+    """The module that a kernel just emitted has for itself in a table of steps, if any."""
+    if not _is_heavy(f) or shared_whole(f) is None:
+        return None
+    return _unit(module, {g.name: g for g in module.functions}, _part(f))
 
 
 def _part(f: Function) -> _Piece:
