@@ -40,7 +40,8 @@ class VectorPlan:
     `run` is the number of fastest dimensions that can share one counter; 0 if the element's code
     already loops along rows of memory, so that elements are better computed one by one. `widest`
     and `narrowest` are type widths in bits, `nanoseconds` is the cost of an element. `hard` means
-    that it contains functions of much code.
+    that it contains functions of much code. `repeated` has the plans of values that broadcasts
+    repeat, shared by all of them: a chain of normalizations has one inside the other.
     """
 
     run: int = ALL
@@ -52,6 +53,7 @@ class VectorPlan:
     runs: dict[tuple[HloInstruction, Leaf], int] = field(default_factory=dict)
     depth: int = 0
     costs: Costs = COMMON
+    repeated: dict[HloInstruction, VectorPlan] = field(default_factory=dict)
 
     def vectors(self, register: int) -> tuple[int, int]:
         """(elements of a vector register of this many bits, registers per vector)."""
@@ -165,11 +167,14 @@ def _broadcast_run(p: VectorPlan, bound: Collection[HloInstruction], i: HloInstr
         return ALL
     count = next((k for k, v in enumerate(kept) if v != kept[0]), len(kept))
     if not kept[0]:
-        inner = VectorPlan(costs=p.costs)
-        _run(inner, bound, i.operands[0], ())
+        inner = p.repeated.get(i.operands[0])
+        if inner is None:
+            inner = p.repeated[i.operands[0]] = VectorPlan(costs=p.costs, repeated=p.repeated)
+            _run(inner, bound, i.operands[0], ())
+        nanoseconds = inner.nanoseconds
         for d in fastest[:count]:
-            inner.nanoseconds /= max(array_of(i).dimensions[d], 1)
-        p.nanoseconds += inner.nanoseconds
+            nanoseconds /= max(array_of(i).dimensions[d], 1)
+        p.nanoseconds += nanoseconds
         p.widest, p.narrowest = max(p.widest, inner.widest), min(p.narrowest, inner.narrowest)
         return count
     same = [i.dimensions[d] for d in order(operand)][:count] == list(fastest[:count])
