@@ -121,3 +121,11 @@ def test_what_is_no_code_gives_nothing_or_little(text: str) -> None:
     assert len(parse_ptx(text)) <= 1
     assert parse_ptxas(text) == ()
     assert parse_sass(text) == ()
+
+
+def test_what_is_no_ptx_has_no_kernels() -> None:
+    """A large file of zeros or blank lines takes no time for each of its bytes or lines."""
+    assert parse_ptx("\0" * (1 << 24)) == ()
+    blank = "\n" * 100_000
+    (kernel,) = parse_ptx(f".version 8.3{blank}.visible .entry k()\n{{\n{blank}  .reg .b32 %r<4>;\n  ret;\n}}\n")
+    assert (kernel.name, kernel.registers, kernel.instructions) == ("k", (("b32", 4),), 1)

@@ -12,10 +12,10 @@ _PARAMETER = re.compile(
     r"\.param\b[^,()\n]*?(?P<type>\.(?:[usfb]\d{1,3}|pred))\b[^,()\n]*?(?P<name>[\w$]+)(?P<size>\[\d+\])?\s*(?:,|$)"
 )
 _DIRECTIVE = re.compile(r"\.(reqntid|maxntid|minnctapersm|maxnreg)\s+([\d, ]+)")
-_REGISTERS = re.compile(r"^\s*\.reg\s+\.(\w+)\s+%?[\w$]+<(\d{1,9})>;", re.MULTILINE)
+_REGISTERS = re.compile(r"^[ \t]*\.reg\s+\.(\w+)\s+%?[\w$]+<(\d{1,9})>;", re.MULTILINE)
 _SHARED = re.compile(r"\.shared\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+[\w$]+\[(\d{1,12})\]")
 _LOC = re.compile(r"^\s*\.loc\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})")
-_FILE = re.compile(r'^\s*\.file\s+(\d{1,9})\s+"((?:[^"\\\n]|\\.)*)"', re.MULTILINE)
+_FILE = re.compile(r'^[ \t]*\.file\s+(\d{1,9})\s+"((?:[^"\\\n]|\\.)*)"', re.MULTILINE)
 _INSTRUCTION = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][\w.]*)[\s;]")
 
 
@@ -44,6 +44,8 @@ class PtxKernel:
 
 def parse_ptx(text: str) -> tuple[PtxKernel, ...]:
     """Parse the kernels of a PTX file, in order."""
+    if ".entry" not in text:  # found at once in a large file that is no PTX; patterns take seconds
+        return ()
     version, target = _VERSION.search(text), _TARGET.search(text)
     files = dict(_FILE.findall(text))
     found = list(_ENTRY.finditer(text))
