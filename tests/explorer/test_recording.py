@@ -142,7 +142,7 @@ def test_an_error_leaves_the_recording_readable() -> None:
 
 
 def test_a_failed_compilation_is_kept_with_its_failed_stage(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> None:
+    def fails(*_: object, **__: object) -> None:
         raise XlanbError("no such code")
 
     monkeypatch.setattr("xlanb.cpu.compiler.emit_program", fails)
