@@ -40,10 +40,6 @@ def _always(*_: Any) -> bool:
     return True
 
 
-def _unknown(*_: Any) -> None:
-    return None
-
-
 @dataclass(frozen=True)
 class Condition(Generic[T]):
     """A named condition on a subject.
@@ -59,8 +55,8 @@ class Condition(Generic[T]):
     failure however that fusion grows. `final_while_shared`: the same, as long as the producer has
     several users. `may_fail`: whether the condition can fail for these opcodes of producer and
     consumer; if not, only its value is computed. `value_if_holds`: the value of a condition that
-    holds, if it is always the same. `value_by_opcodes`: the value for these opcodes of producer and
-    consumer, or None if it depends on more.
+    holds, if it is always the same, or a function of the opcodes of producer and consumer that
+    returns it, or None if it depends on more.
     """
 
     name: str
@@ -73,8 +69,7 @@ class Condition(Generic[T]):
     final: Callable[[T], bool] = _never
     final_while_shared: Callable[[T], bool] = _never
     may_fail: Callable[..., bool] = _always
-    value_if_holds: str | None = None
-    value_by_opcodes: Callable[..., str | None] = _unknown
+    value_if_holds: str | Callable[..., str | None] | None = None
 
     def predicate(self, subject: T, *, holds: bool) -> Predicate:
         """Return the condition with its value and, if it fails, its remedy."""

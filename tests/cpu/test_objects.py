@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import xlanb
+from tests.cpu.test_attention import Program
 from xlanb.codegen import jit, translation
 from xlanb.codegen.cpus import thread_count
 from xlanb.codegen.deep import deep
@@ -417,27 +418,6 @@ def test_blocks_end_at_labels_and_functions(text, expected):
     assert objects._has_long_block(text) is expected
 
 
-ATTENTION = """HloModule attention
-most { a = f32[] parameter(0) b = f32[] parameter(1) ROOT m = f32[] maximum(a, b) }
-sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
-ENTRY main {
-  q = f32[4,128,32] parameter(0)  k = f32[4,128,32] parameter(1)  v = f32[4,128,32] parameter(2)
-  s = f32[4,128,128] dot(q, k), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}
-  low = f32[] constant(-inf)  zero = f32[] constant(0)
-  m = f32[4,128] reduce(s, low), dimensions={2}, to_apply=most
-  bm = f32[4,128,128] broadcast(m), dimensions={0,1}
-  c = f32[4,128,128] subtract(s, bm)
-  e = f32[4,128,128] exponential(c)
-  t = f32[4,128] reduce(e, zero), dimensions={2}, to_apply=sum
-  bt = f32[4,128,128] broadcast(t), dimensions={0,1}
-  p = f32[4,128,128] divide(e, bt)
-  o = f32[4,128,32] dot(p, v), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
-  r = f32[4,128,32] tanh(o)
-  ROOT x = f32[4,128,32] add(r, q)
-}
-"""
-
-
 @pytest.mark.skipif(thread_count() < 2, reason="nothing is compiled ahead on one processor")
 def test_a_heavy_kernel_is_compiled_once_while_others_are_emitted(monkeypatch):
     compiled: list[tuple[str, int]] = []
@@ -454,13 +434,14 @@ def test_a_heavy_kernel_is_compiled_once_while_others_are_emitted(monkeypatch):
 
     monkeypatch.setattr(objects, "compile_unit", counted)
     monkeypatch.setattr(objects.Ahead, "start", noted)
-    exe = xlanb.compile(ATTENTION)
+    program = Program(heads=4, queries=128, keys=128, depth=32, width=32)
+    exe = xlanb.compile(program.text)
     (unit,) = started
     (thread,) = [ident for text, ident in compiled if text == unit.text]
     assert thread != threading.get_ident()
     assert unit.text in [u.text for u in exe.program.parts()[0]]
-    q, k, v = np.random.default_rng(0).standard_normal((3, 4, 128, 32), np.float32)
-    np.testing.assert_allclose(exe(q, k, v), xlanb.evaluate(ATTENTION, q, k, v), rtol=1e-4, atol=1e-5)
+    arrays = program.arrays()
+    np.testing.assert_allclose(exe(*arrays), xlanb.evaluate(program.text, *arrays), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.skipif(thread_count() < 2, reason="nothing is compiled ahead on one processor")

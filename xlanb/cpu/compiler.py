@@ -80,17 +80,17 @@ class CompileOptions:
 
 def chosen_pipeline(options: CompileOptions, module: HloModule | None = None) -> HloPassPipeline:
     """The pipeline that the options select; if the module is partitioned, it begins with that."""
-    placement = _placement(module.clone()) if module is not None else None
+    placement = _placement(module, in_place=False) if module is not None else None
     return _pipeline_for(options, placement.partitions if placement is not None else 1)
 
 
-def _placement(module: HloModule) -> DevicePlacement | None:
-    """Follows how the module's arrays are distributed; None if it runs on one device."""
+def _placement(module: HloModule, *, in_place: bool = True) -> DevicePlacement | None:
+    """Follows how the arrays of a module, or of its copy, are distributed; None for one device."""
     if device_grid(module).count == 1 and "frontend_attributes" not in module.header:  # which may name meshes
         return None
     from xlanb.cpu.devices import DevicePlacement
 
-    return DevicePlacement(module)
+    return DevicePlacement(module if in_place else module.clone())
 
 
 def _pipeline_for(options: CompileOptions, partitions: int) -> HloPassPipeline:

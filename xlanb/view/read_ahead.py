@@ -13,7 +13,7 @@ from contextvars import copy_context
 
 from xlanb.explorer.stage import CODE_KINDS, Deferred
 from xlanb.explorer.trace import Trace
-from xlanb.threads import HAS_THREADS, Helper
+from xlanb.threads import HAS_THREADS, Helper, Latch
 
 _LOG = logging.getLogger("xlanb.view")
 
@@ -30,11 +30,11 @@ def reading_ahead(traces: Sequence[Trace], read_bytes: int) -> Iterator[None]:
     if not HAS_THREADS or not texts or sum(t.size for t in texts) > read_bytes:
         yield
         return
-    context, is_needed = copy_context(), [True]
+    context, is_over = copy_context(), Latch()
 
     def read() -> None:
         for text in texts:
-            if not is_needed:
+            if is_over.is_set():
                 return
             try:
                 context.run(text.get)
@@ -49,4 +49,4 @@ def reading_ahead(traces: Sequence[Trace], read_bytes: int) -> Iterator[None]:
     try:
         yield
     finally:
-        is_needed.clear()
+        is_over.set()

@@ -51,7 +51,6 @@ class RngBitGeneratorExpander(HloPass):
     """
 
     name = "rng-bit-generator-expander"
-
     triggers = frozenset((O.RNG_BIT_GENERATOR,))
 
     def apply(self, module: HloModule) -> None:

@@ -400,7 +400,7 @@ CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         lambda e: e.producer.opcode.text,
         lasting=True,
         is_required=True,
-        value_by_opcodes=lambda p, _: p.text,
+        value_if_holds=lambda p, _: p.text,
     ),
     _NO_COPIED_ROWS,
     Condition(
@@ -410,7 +410,7 @@ CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         lambda e: f"use each element of `{e.producer.name}` only once in `{e.consumer.name}`",
         final=lambda _: True,
         may_fail=_may_be_expensive,
-        value_by_opcodes=_cheap,
+        value_if_holds=_cheap,
     ),
     Condition(
         "producer is not the root",
@@ -425,7 +425,7 @@ CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         lambda e: f"{counted(e.producer.user_count, 'user')}, expensive" if is_expensive(e.producer) else _IS_CHEAP,
         one_user,
         may_fail=_may_be_expensive,
-        value_by_opcodes=_cheap,
+        value_if_holds=_cheap,
     ),
     Condition(
         "no conflict with an in-place update",
@@ -446,7 +446,7 @@ CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         lambda e: f"use fewer reductions in `{e.consumer.name}`",
         final=lambda _: True,
         may_fail=lambda p, c: p is O.REDUCE and c is O.FUSION,
-        value_by_opcodes=lambda p, _: None if p is O.REDUCE else "the producer is none",
+        value_if_holds=lambda p, _: None if p is O.REDUCE else "the producer is none",
     ),
     Condition(
         "not only constants to fuse",
@@ -454,7 +454,7 @@ CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         lambda e: f"{e.producer.opcode.text} into {e.consumer.opcode.text}",
         is_required=True,
         may_fail=lambda p, c: p is O.CONSTANT and c is not O.FUSION,
-        value_by_opcodes=lambda p, c: f"{p.text} into {c.text}",
+        value_if_holds=lambda p, c: f"{p.text} into {c.text}",
     ),
     Condition(
         "producer is not a fusion itself",
@@ -463,7 +463,7 @@ CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         lasting=True,
         is_required=True,
         may_fail=lambda p, _: p is O.FUSION,
-        value_by_opcodes=lambda p, _: p.text,
+        value_if_holds=lambda p, _: p.text,
     ),
     Condition(
         "code duplication is low",
@@ -473,7 +473,7 @@ CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         final=_is_emitted_too_often,
         final_while_shared=lambda e: e.consumer.opcode is O.FUSION and opens_block(e.producer),
         may_fail=lambda p, c: c is O.FUSION and p is not O.BROADCAST,
-        value_by_opcodes=lambda _, c: None if c is O.FUSION else _times(1),
+        value_if_holds=lambda _, c: None if c is O.FUSION else _times(1),
     ),
     Condition(
         "consumer is loop-fusible, a loop fusion or a small matrix-vector product",
@@ -481,7 +481,7 @@ CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         _taker,
         is_required=True,
         may_fail=lambda _, c: c not in _LOOP_FUSIBLE and not c.is_elementwise,
-        value_by_opcodes=lambda _, c: None if c in (O.FUSION, O.DOT) else c.text,
+        value_if_holds=lambda _, c: None if c in (O.FUSION, O.DOT) else c.text,
     ),
 )
 _OUTPUT_CONDITIONS: tuple[Condition[FusionEdge], ...] = (

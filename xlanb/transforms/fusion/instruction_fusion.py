@@ -27,8 +27,8 @@ from xlanb.transforms.fusion.all_paths import AllPaths
 from xlanb.transforms.fusion.fusion_indexing import FusionNodeIndexingEvaluation
 from xlanb.transforms.fusion_editing import create_fusion, fuse_into
 from xlanb.transforms.guard_predicates import EdgePredicates
+from xlanb.transforms.purpose import place_of
 
-_FILE = "xlanb/transforms/fusion/instruction_fusion.py"
 _REDUCTIONS = frozenset((O.REDUCE, O.REDUCE_WINDOW, O.DOT, O.CONVOLUTION, O.SORT))
 _NEVER_FUSIBLE = frozenset((O.DOMAIN, O.PARAMETER, O.WHILE, O.CONDITIONAL, O.CALL))
 _DUPLICATES, _DUPLICATES_EACH = 2_000, 6
@@ -127,10 +127,10 @@ class _Asked:
 
 def _value_if_holds(c: Condition[FusionEdge], producer: O, consumer: O) -> str | Callable[[FusionEdge], str]:
     """The value of a condition that holds, or how to get it for an edge of these opcodes."""
-    if c.value_if_holds is not None:
-        return c.value_if_holds
-    by_opcodes = c.value_by_opcodes(producer, consumer)
-    return c.value if by_opcodes is None else by_opcodes
+    known = c.value_if_holds
+    if callable(known):
+        known = known(producer, consumer)
+    return c.value if known is None else known
 
 
 class FusionRun:
@@ -396,7 +396,7 @@ class FusionRun:
     @staticmethod
     @cache
     def _place_of_fuse() -> str:
-        return f"{_FILE}:{FusionRun._fuse.__code__.co_firstlineno}"
+        return place_of(FusionRun._fuse)
 
     @staticmethod
     def _because(edge: FusionEdge) -> because:

@@ -66,6 +66,6 @@ STORED_CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         ),
         one_user,
         may_fail=lambda _, c: c is O.BITCAST,
-        value_by_opcodes=lambda _, c: None if c is O.BITCAST else c.text,
+        value_if_holds=lambda _, c: None if c is O.BITCAST else c.text,
     ),
 )

@@ -30,7 +30,6 @@ class OperandUpcaster(HloPass):
     """Converts operands to the result's type if that is wider."""
 
     name = "operand_upcaster"
-
     triggers = PRODUCTS
 
     def apply(self, module: HloModule) -> None:
