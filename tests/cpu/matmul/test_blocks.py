@@ -9,10 +9,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.cpu.matmul.conftest import DTYPES
 from tests.cpu.matmul.test_dot import dot_text
 from xlanb.codegen import costs, jit
 from xlanb.codegen.groups import group_of
 from xlanb.cpu.emitters.matmul import plan as plans
+from xlanb.evaluator import evaluate
+from xlanb.hlo import parse
 from xlanb.shape import PrimitiveType
 
 SIZES = [(37, 71, 53), (14, 130, 32), (100, 64, 45), (9, 40, 3), (29, 3, 97), (130, 33, 16)]
@@ -66,6 +69,20 @@ def test_lines_that_lie_pages_apart_are_packed(check, kind, sizes, transposed, i
     text, shapes = dot_text(*sizes, transposed=transposed, types=(kind,) * 3)
     exe = check(text, shapes, (kind, kind))
     assert ("xlanb.blocks" in exe.llvm_ir) == is_packed
+
+
+@pytest.mark.parametrize("types", TYPES)
+@pytest.mark.parametrize("transposed", [(False, False), (False, True)])
+def test_constants_are_read_in_their_own_order(build, blocked, types, transposed):
+    text, shapes = dot_text(40, 64, 96, transposed=transposed, types=types)
+    rng = np.random.default_rng(3)
+    low = 0 if "u8" in types else -9
+    x, y = (rng.integers(low, 9, s).astype(DTYPES[t]) for s, t in zip(shapes, types, strict=False))
+    values = "{" + ", ".join("{" + ", ".join(str(int(n)) for n in row) + "}" for row in y) + "}"
+    exe = build(text.replace("parameter(1)", f"constant({values})"))
+    want = np.asarray(build(text)(x, y))
+    np.testing.assert_array_equal(np.asarray(exe(x)), want)
+    np.testing.assert_array_equal(want, np.asarray(evaluate(parse(text), x, y)))
 
 
 def test_bytes_at_the_ends_of_their_range(build, blocked):

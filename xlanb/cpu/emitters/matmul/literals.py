@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from xlanb.codegen.elemental import Elemental, array_of
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.copies import Copy
+from xlanb.cpu.emitters.matmul.blocks import has_blocks
 from xlanb.cpu.emitters.matmul.plan import MatmulPlan, packed
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -27,9 +28,12 @@ def with_literal(
 ) -> tuple[MatmulPlan, Value] | None:
     """The plan of a contraction whose b is a constant, with b packed, and b's new address.
 
-    None if b is not a constant or packing gains nothing. `operands` are a and b before the plan
-    swapped them; `first` is the constant's element at which the contraction begins.
+    None if b is not a constant, packing gains nothing, or the product is computed in blocks, which
+    pack b themselves. `operands` are a and b before the plan swapped them; `first` is the
+    constant's element at which the contraction begins.
     """
+    if p.blocks is not None and has_blocks(p.blocks, e.f.target):
+        return None
     held = operands[0 if p.x.is_swapped else 1]
     found = packed(p) if held.opcode is Op.CONSTANT and not held.literal.is_elided else None
     if found is None:

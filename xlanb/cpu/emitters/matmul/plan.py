@@ -84,9 +84,9 @@ def plan(x: Contraction) -> MatmulPlan | None:
 def packed(p: MatmulPlan) -> tuple[MatmulPlan, Copy, int] | None:
     """The plan with b packed at compile time, the copy, and the packed array's element count.
 
-    None if packing gains nothing or b is converted.
+    None if packing gains nothing or b is converted. The plan has no blocks: they read b as it was.
     """
-    x = p.x
+    x, p = p.x, replace(p, blocks=None)
     if p.folds or x.is_complex or not x.columns or x.columns[-1].a:
         return None
     if p.b is None:
