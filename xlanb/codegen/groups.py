@@ -55,6 +55,21 @@ class Group:
         return total + f.call_as(self.sum, self.intrinsic, x, y)
 
 
+_TILES = {
+    (T.S8, T.S8): "llvm.x86.tdpbssd",
+    (T.S8, T.U8): "llvm.x86.tdpbsud",
+    (T.U8, T.S8): "llvm.x86.tdpbusd",
+    (T.BF16, T.BF16): "llvm.x86.tdpbf16ps",
+}
+"""AMX: multiply a tile of groups by another, and add to a tile of sums."""
+
+
+def tile_product(target: CodegenTarget, x: PrimitiveType, y: PrimitiveType) -> str | None:
+    """The intrinsic that multiplies AMX tiles of groups of elements of types x and y, or None."""
+    needed = {"amx-tile", "amx-bf16" if x is T.BF16 else "amx-int8"}
+    return _TILES.get((x, y)) if target.vector_bits == 512 and needed <= target.enabled else None
+
+
 def group_of(target: CodegenTarget, t: PrimitiveType, bits: int = 0) -> Group | None:
     """The groups of elements of type t in vectors of `bits` (default: the widest), or None."""
     bits = bits or target.vector_bits

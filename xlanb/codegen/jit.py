@@ -41,7 +41,10 @@ def _host() -> Target:
     c.InitializeNativeTarget()
     c.InitializeNativeAsmPrinter()
     triple, cpu = llvm.text_of(c.GetProcessTriple), llvm.text_of(c.GetHostCPUName)
-    features = ",".join(sorted(llvm.text_of(c.GetHostCPUFeatures).split(","), key=lambda f: f[1:]))
+    found = llvm.text_of(c.GetHostCPUFeatures)
+    if "+amx-tile" in found and not _may_use_tiles(triple):
+        found = found.replace("+amx", "-amx")
+    features = ",".join(sorted(found.split(","), key=lambda f: f[1:]))
     plain = Target(triple, cpu, features, "")
     owned = llvm.Owned()
     try:
@@ -51,6 +54,21 @@ def _host() -> Target:
     finally:
         owned.free()
     return Target(triple, cpu, features, layout, code_threads() if has_pool(triple) else 1)
+
+
+_ARCH_PRCTL, _REQUEST, _TILE_DATA = 158, 0x1023, 18
+"""Linux's number of arch_prctl; its ARCH_REQ_XCOMP_PERM; the number of AMX's registers."""
+
+
+def _may_use_tiles(triple: str) -> bool:
+    """Ask Linux for the use of AMX's registers by all threads of this process.
+
+    Source: https://docs.kernel.org/arch/x86/xstate.html
+    """
+    if not (has_pool(triple) and triple.startswith("x86_64")):
+        return False
+    given: int = ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST, _TILE_DATA)
+    return given == 0
 
 
 # -- linking ---------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ tile          the micro-kernel, a function of its own: a block of the result in 
 panel         columns of b, copied to the stack before the first tile, reused by the rows below
 packing       operands packed into panels of lines
 blocks        large products: packed operands, slices of depth, blocks of tiles that threads share
+amx_tile      the micro-kernel in AMX's registers, for bytes and bf16
+amx_blocks    large products by that micro-kernel
 plan          which operands are copied first (see copies), and which micro-kernel is used
 literals      constants of the program, packed at compile time
 grid          loops over blocks that threads share

@@ -10,18 +10,19 @@
 This is the loop order of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication"
 (2008), except that the thread that uses a panel of b packs it. If packing is a plain copy, the
 first tiles of a panel copy the next panel while they multiply. Sums over slices accumulate in the
-result, or in scratch memory if the result's type is narrower.
+result, or in scratch memory if the result's type is narrower. Machines with AMX have other loops
+(see amx_blocks).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from xlanb.codegen import costs
 from xlanb.codegen.function import PARALLEL, Function, Ix, Parameter
-from xlanb.codegen.groups import Group, group_of
+from xlanb.codegen.groups import Group, group_of, tile_product
 from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import CodegenTarget, ModuleBuilder
@@ -44,6 +45,8 @@ _LANES = 16
 """Lanes of the widest vector."""
 _SIZES = {T.BF16: 2, T.S8: 4, T.U8: 4}
 """Elements per lane on machines that multiply groups of them."""
+_COLUMNS = 64
+"""Columns of b that are packed at once for AMX, at most."""
 _UNROLL = 4
 _AHEAD = 8
 """Lines that are prefetched ahead of the one being copied."""
@@ -57,6 +60,8 @@ class Blocks:
     x: Contraction
     depth: int
     count: int
+    needs_amx: bool = False
+    """Whether blocks pay only on machines with AMX."""
 
     @property
     def keeps_sums(self) -> bool:
@@ -64,29 +69,29 @@ class Blocks:
         return self.count > 1 and self.x.c_type is not self.x.type
 
     @property
-    def bytes(self) -> tuple[int, int]:
-        """The most bytes of scratch memory needed: for panels of a, and for the sums."""
-        item, depth = self.x.type.byte_size, self.depth
-        if self.x.type is T.S32 and self.x.a_type is not T.S32:
-            depth = -(-depth // 4)
-        depth = -(-depth // _LANES) * _LANES + 1
-        rows = self.x.row_count * 4 // 3 + 2 * _LANES
-        sums = self.x.row_count * self.x.column_count * item if self.keeps_sums else 0
-        a, s = (-(-size // _LINE) * _LINE for size in (rows * depth * item, sums))
-        return a, s
+    def bytes(self) -> tuple[int, int, int]:
+        """The most bytes of scratch memory needed: for panels of a, for b's (AMX), for the sums."""
+        x, item = self.x, self.x.type.byte_size
+        grouped = -(-self.depth // _SIZES.get(x.a_type, 1)) if x.type.is_integral or self.needs_amx else self.depth
+        depth = -(-grouped // _LANES) * _LANES + 1
+        rows = x.row_count * 4 // 3 + 2 * _LANES
+        columns = -(-x.column_count // _COLUMNS) * _COLUMNS if x.a_type in _SIZES and x.b_type in _SIZES else 0
+        sums = x.row_count * x.column_count * item if self.keeps_sums else 0
+        a, b, s = (-(-size // _LINE) * _LINE for size in (rows * depth * item, columns * depth * item, sums))
+        return a, b, s
 
 
-def blocks_of(x: Contraction) -> Blocks | None:
+def blocks_of(x: Contraction, *, needs_amx: bool = False) -> Blocks | None:
     """The blocks of a matrix product; None for other contractions and types without a tile."""
     one = len(x.rows) == len(x.columns) == len(x.depth) == 1 and not x.batch and not x.is_complex
     if not one or x.columns[0].a or x.rows[0].b or x.columns[0].c != 1 or not _are_packed(x):
         return None
     if 1 not in (x.rows[0].a, x.depth[0].a) or 1 not in (x.columns[0].b, x.depth[0].b):
         return None
-    most = costs.COMMON.stretch_lanes * _SIZES.get(x.a_type, 1)
+    most = costs.COMMON.stretch_lanes * _SIZES.get(x.a_type, 1) * (2 if needs_amx else 1)
     count = -(-x.depth_count // most)
     each = -(-x.depth_count // count)
-    return Blocks(x, -(-each // 4) * 4, count)
+    return Blocks(x, -(-each // 4) * 4, count, needs_amx)
 
 
 def _are_packed(x: Contraction) -> bool:
@@ -106,7 +111,19 @@ def group(x: Contraction, target: CodegenTarget) -> Group | None:
 
 def has_blocks(b: Blocks, target: CodegenTarget) -> bool:
     """Whether the machine has a tile for it; bytes need instructions that multiply groups."""
+    if b.needs_amx:
+        return _amx_product(b.x, target) is not None
     return not b.x.type.is_integral or group(b.x, target) is not None
+
+
+def amx_slices(b: Blocks) -> Blocks:
+    """The same with AMX's slices: as they hold pairs of bf16, those of `b` have room for more."""
+    return (blocks_of(b.x, needs_amx=True) or b) if b.x.a_type is T.BF16 else b
+
+
+def _amx_product(x: Contraction, target: CodegenTarget) -> str | None:
+    """The intrinsic that multiplies AMX tiles of the operands, with sums of 32 bits."""
+    return tile_product(target, x.a_type, x.b_type) if x.type in (T.F32, T.S32, T.U32) else None
 
 
 # -- the tile --------------------------------------------------------------------------------------
@@ -340,6 +357,12 @@ def _made(blocks: Blocks, target: CodegenTarget) -> _BlockedProduct:
 
 def emit_blocks(f: Function, blocks: Blocks, places: tuple[Value, Value, Value], scratch: Value) -> None:
     """Emit a blocked product; a and b are in the order of the contraction."""
+    product = _amx_product(blocks.x, f.target)
+    if product is not None:
+        from xlanb.cpu.emitters.matmul.amx_blocks import emit_amx_blocks
+
+        emit_amx_blocks(f, amx_slices(blocks), product, places, scratch)
+        return
     made = _made(blocks, f.target)
     f.decided(
         "tile",
@@ -349,44 +372,67 @@ def emit_blocks(f: Function, blocks: Blocks, places: tuple[Value, Value, Value],
     _BlocksEmitter(f, blocks, made, places, scratch).emit()
 
 
+class Slices:
+    """The slices of depth of a product: where they begin, and where their sums are stored."""
+
+    def __init__(self, f: Function, blocks: Blocks, places: tuple[Value, Value, Value], scratch: Value) -> None:
+        self.f, self.blocks, self.scratch = f, blocks, scratch
+        x = blocks.x
+        self.a, self.b, self.c = places
+        keeps = blocks.keeps_sums
+        self.sums = Pointer(scratch, I8).address(sum(blocks.bytes[:2])) if keeps else self.c
+        self.sum_type, self.sum_row = (x.type, x.column_count) if keeps else (x.c_type, x.rows[0].c)
+
+    def each(self, emit: Callable[[Ix, int], None]) -> None:
+        """Emit all slices: `emit` gets the number of one and its depth."""
+        blocks, depth = self.blocks, self.blocks.x.depth[0].size
+        emit(0, min(blocks.depth, depth))
+        if blocks.count > 2:
+            with self.f.loop(blocks.count - 1, 1) as n:
+                emit(n, blocks.depth)
+        if blocks.count > 1:
+            emit(blocks.count - 1, depth - (blocks.count - 1) * blocks.depth)
+
+    def operands(self, n: Ix) -> tuple[Value, Value]:
+        """The addresses of slice n in a and b."""
+        f, x, depth = self.f, self.blocks.x, self.blocks.x.depth[0]
+        a, b = (
+            displaced(source, f.value(f.mul(n, self.blocks.depth * step * t.byte_size)))
+            for source, step, t in ((self.a, depth.a, x.a_type), (self.b, depth.b, x.b_type))
+        )
+        return a, b
+
+    def result(self, n: Ix) -> tuple[PrimitiveType, Value, int]:
+        """What slice n stores: the type, the address, and elements between rows."""
+        x = self.blocks.x
+        is_last = isinstance(n, int) and n == self.blocks.count - 1
+        return (x.c_type, self.c, x.rows[0].c) if is_last else (self.sum_type, self.sums, self.sum_row)
+
+
 class _BlocksEmitter:
     """Emits a blocked product into a kernel."""
 
     def __init__(
         self, f: Function, blocks: Blocks, made: _BlockedProduct, places: tuple[Value, Value, Value], scratch: Value
     ) -> None:
-        self.f, self.blocks, self.made = f, blocks, made
-        self.x = x = blocks.x
-        self.a, self.b, self.c = places
-        self.panels = scratch
-        keeps = blocks.keeps_sums
-        self.sums = Pointer(scratch, I8).address(blocks.bytes[0]) if keeps else self.c
-        self.sum_type, self.sum_row = (x.type, x.column_count) if keeps else (x.c_type, x.rows[0].c)
+        self.f, self.x, self.made = f, blocks.x, made
+        self.slices = Slices(f, blocks, places, scratch)
         self.packing = f.alloca(I64, len(WORDS))
         self.walk = f.alloca(I64, len(_BLOCK))
 
     def emit(self) -> None:
-        blocks, depth = self.blocks, self.x.depth[0].size
-        self._stretch(0, min(blocks.depth, depth))
-        if blocks.count > 2:
-            with self.f.loop(blocks.count - 1, 1) as n:
-                self._stretch(n, blocks.depth)
-        if blocks.count > 1:
-            self._stretch(blocks.count - 1, depth - (blocks.count - 1) * blocks.depth)
+        self.slices.each(self._slice)
 
-    def _stretch(self, n: Ix, size: int) -> None:
+    def _slice(self, n: Ix, size: int) -> None:
         """Emit slice `n`, of depth `size`."""
-        f, x, made, blocks = self.f, self.x, self.made, self.blocks
+        f, x, made, slices = self.f, self.x, self.made, self.slices
         row, column, depth = x.rows[0], x.columns[0], x.depth[0]
         item_a, item_b = x.a_type.byte_size, x.b_type.byte_size
-        a, b = (
-            displaced(source, f.value(f.mul(n, blocks.depth * step * item)))
-            for source, step, item in ((self.a, depth.a, item_a), (self.b, depth.b, item_b))
-        )
+        a, b = slices.operands(n)
         down, along = -(-row.size // made.a.units), -(-column.size // made.b.units)
         packing: dict[str, Value | int] = {
             "source": a,
-            "target": self.panels,
+            "target": slices.scratch,
             "unit_step": row.a * item_a,
             "step": depth.a * item_a,
             "units": row.size,
@@ -394,10 +440,9 @@ class _BlocksEmitter:
             "panel": made.a.panel_bytes(size),
         }
         each = made.a.units * size * f.target.costs.moved_element_ns
-        self._share(packing_routine(f.module, made.a), self._filled(self.packing, WORDS, packing), down, each)
+        share(f, packing_routine(f.module, made.a), filled(f, self.packing, WORDS, packing), down, each)
 
-        is_last = isinstance(n, int) and n == blocks.count - 1
-        to, place, step = (x.c_type, self.c, row.c) if is_last else (self.sum_type, self.sums, self.sum_row)
+        to, place, step = slices.result(n)
         tile = BlockTile(
             made.a.units,
             made.a.width,
@@ -412,20 +457,20 @@ class _BlocksEmitter:
         copies = self._copies(size, lines)
         copying = replace(tile, copies=copies["copies"] > 0)
         context: dict[str, Value | int] = {
-            "a": self.panels,
+            "a": slices.scratch,
             "b": b,
-            "s": self.sums,
+            "s": slices.sums,
             "c": place,
             "tile": f.symbol(tile_routine(f.module, tile)),
             "copying": f.symbol(tile_routine(f.module, copying)),
             "pack": f.symbol(packing_routine(f.module, made.b)),
             "depth": lines,
-            "s_step": self.sum_row * self.sum_type.byte_size,
+            "s_step": slices.sum_row * slices.sum_type.byte_size,
             "c_step": step * to.byte_size,
             "rows": row.size,
             "columns": column.size,
             "a_panel": made.a.panel_bytes(size),
-            "s_column": made.b.units * self.sum_type.byte_size,
+            "s_column": made.b.units * slices.sum_type.byte_size,
             "c_column": made.b.units * to.byte_size,
             "height": made.a.units,
             "width": made.b.units,
@@ -440,8 +485,8 @@ class _BlocksEmitter:
         }
         walker = routine(f.module, "blocks", "blocks", _emit_blocks, PART)
         cycles = made.tall * made.wide * (made.a.units * lines * _VECTORS / 2 + f.target.costs.tile_cycles)
-        filled = self._filled(self.walk, _BLOCK, context)
-        self._share(walker, filled, -(-down // made.tall) * across, cycles * f.target.costs.cycle_ns)
+        nanoseconds = cycles * f.target.costs.cycle_ns
+        share(f, walker, filled(f, self.walk, _BLOCK, context), -(-down // made.tall) * across, nanoseconds)
 
     def _copies(self, size: int, lines: int) -> dict[str, int]:
         """How tiles copy the next panel of b, a line per round; none if elements are converted."""
@@ -450,27 +495,28 @@ class _BlocksEmitter:
             return {"copies": 0, "lines": 0, "line": 0}
         return {"copies": -(-size // rounds), "lines": rounds, "line": p.line_bytes}
 
-    def _filled(self, context: Value, names: Sequence[str], words: Mapping[str, Value | int]) -> Value:
-        """A context filled with these words."""
-        for k, name in enumerate(names):
-            _set(self.f, context, k, words[name])
-        return context
 
-    def _share(self, name: str, context: Value, count: int, nanoseconds: float) -> None:
-        """Run a routine over 0..count; threads share it if that pays."""
-        f = self.f
-        shared, zero = is_shared(f, count, nanoseconds), f.zero(I64)
-        note(f, count, nanoseconds, shared=shared)
-        if not shared:
-            f.call_own(name, context, zero, f.value(count), zero)
-            return
-        f.module.declare("void", PARALLEL, "ptr, ptr, i64, i64, i64")
-        parts = f.value(chunks(f, count, nanoseconds))
-        f.call_own(PARALLEL, f.symbol(name), context, f.value(count), parts, f.value(f.target.threads))
+def filled(f: Function, context: Value, names: Sequence[str], words: Mapping[str, Value | int]) -> Value:
+    """A context filled with these words."""
+    for k, name in enumerate(names):
+        _set(f, context, k, words[name])
+    return context
+
+
+def share(f: Function, name: str, context: Value, count: int, nanoseconds: float) -> None:
+    """Run a routine over 0..count; threads share it if that pays."""
+    shared, zero = is_shared(f, count, nanoseconds), f.zero(I64)
+    note(f, count, nanoseconds, shared=shared)
+    if not shared:
+        f.call_own(name, context, zero, f.value(count), zero)
+        return
+    f.module.declare("void", PARALLEL, "ptr, ptr, i64, i64, i64")
+    parts = f.value(chunks(f, count, nanoseconds))
+    f.call_own(PARALLEL, f.symbol(name), context, f.value(count), parts, f.value(f.target.threads))
 
 
 def _set(f: Function, context: Value, k: int, word: Value | int) -> None:
     f.store(f.value(word), displaced(context, 8 * k), 8)
 
 
-__all__ = ["Blocks", "blocks_of", "emit_blocks", "has_blocks"]
+__all__ = ["Blocks", "Slices", "amx_slices", "blocks_of", "emit_blocks", "filled", "group", "has_blocks", "share"]

@@ -68,6 +68,13 @@ class Packing:
 
     That is the excess of a product whose bytes were made unsigned.
     """
+    pads: bool = False
+    """Whether lines of the last square beyond the depth are zeros."""
+    turned: bool = False
+    """Whether a square's line is a unit, with its lanes along depth, and the rest zeros."""
+
+    beside: int = 1
+    """Panels that are packed at once, side by side: they share cache lines in the source."""
 
     @property
     def size(self) -> int:
@@ -76,22 +83,24 @@ class Packing:
 
     @property
     def line_bytes(self) -> int:
-        """Bytes of a line."""
-        return self.vectors * self.width * self.type.byte_size
+        """Bytes of a line of one panel."""
+        return self.vectors // self.beside * self.width * self.type.byte_size
 
     def lines(self, depth: int) -> int:
         """Lines of a panel in whole squares, without the totals."""
         return -(-depth // (self.size * self.width)) * self.width
 
     def panel_bytes(self, depth: int) -> int:
-        """Bytes of a panel."""
-        return (self.lines(depth) + self.totals) * self.line_bytes
+        """Bytes of a panel, or of those packed at once."""
+        return (self.lines(depth) + self.totals) * self.line_bytes * self.beside
 
     @property
     def name(self) -> str:
         """The routine's name."""
         kind = f"{'.along' if self.along else ''}{f'.groups{self.size}' if self.group is not None else ''}"
         kind += f"{'.flips' if self.flips else ''}{'.totals' if self.totals else ''}"
+        kind += f"{'.pads' if self.pads else ''}{'.turned' if self.turned else ''}"
+        kind += f".beside{self.beside}" if self.beside > 1 else ""
         return f"pack.{types_text(self.source_type, self.type)}.{self.units}x{self.width}{kind}"
 
 
@@ -108,7 +117,7 @@ def _emit(p: Packing, f: Function) -> None:
     with f.loop(high, low) as at:
         first = f.value(at) * p.units
         here, there = displaced(source, first * unit_step), displaced(target, f.value(at) * size)
-        panel = _Panel(f, p, here, there, (units - first).smin(p.units))
+        panel = _Panel(f, p, here, there, (units - first).smin(p.units), size.udiv(p.beside) if p.beside > 1 else size)
         totals = panel.along(unit_step, depth) if p.along else panel.across(step, depth)
         for k, total in enumerate(totals):
             panel.store(displaced(there, size - p.line_bytes), k, total)
@@ -117,16 +126,18 @@ def _emit(p: Packing, f: Function) -> None:
 class _Panel:
     """Emits the code that packs one panel, of which `left` units exist."""
 
-    def __init__(self, f: Function, p: Packing, source: Value, target: Value, left: Value) -> None:
+    def __init__(self, f: Function, p: Packing, source: Value, target: Value, left: Value, size: Value) -> None:
         self.f, self.p = f, p
-        self.source, self.target, self.left = source, target, left
+        self.source, self.target, self.left, self.size = source, target, left, size
         self.v = Lanes(f, p.type, p.width)
         self.lanes = I32.times(p.width) if p.group is not None else self.v.kind
 
     def store(self, line: Value, k: int, value: Value) -> None:
         """Store vector `k` of a line."""
-        at = displaced(line, k * self.p.width * self.p.type.byte_size)
-        self.f.store(value, at, self.p.width * self.p.type.byte_size)
+        size = self.p.width * self.p.type.byte_size
+        panel, k = divmod(k, self.p.vectors // self.p.beside)
+        at = displaced(displaced(line, self.size * panel) if panel else line, k * size)
+        self.f.store(value, at, size)
 
     def _start(self) -> list[Value]:
         return [self.f.zero(self.lanes)] * (self.p.vectors if self.p.totals else 0)
@@ -144,6 +155,9 @@ class _Panel:
 
     def across(self, step: Value, depth: Value) -> list[Value]:
         """Copy lines contiguous in the source, `size` per packed line; return the totals."""
+        if self.p.turned:
+            self._turned(step, depth)
+            return []
         whole = self.left.equals(self.p.units)
         return self.f.choose(
             whole, lambda: self._lines(step, depth, whole=True), lambda: self._lines(step, depth, whole=False)
@@ -174,10 +188,43 @@ class _Panel:
                     self.store(there, k, self._finish(made))
                 loop.next = [displaced(here, step * p.size), displaced(there, p.line_bytes), *totals]
             state = list(loop.values)
+        if p.pads:
+            self._pad(state[1], depth)
         return state[2:]
 
+    def _pad(self, place: Value, depth: Value) -> None:
+        """Store the lines of zeros of the last square."""
+        f, p = self.f, self.p
+        lines, each = (depth + (p.size - 1)).udiv(p.size), p.width
+        with f.carried(((lines + (each - 1)) & -each) - lines, [place], guarded=True) as loop:
+            (line,) = loop.values
+            for k in range(p.vectors):
+                self.store(line, k, f.zero(self.lanes))
+            loop.next = [displaced(line, p.line_bytes)]
+
+    def _turned(self, step: Value, depth: Value) -> None:
+        """Transpose squares of lines, so that each line is a unit."""
+        f, p = self.f, self.p
+        each = p.size * p.width
+        counts = [(self.left - k * p.width).smax(0) for k in range(p.vectors)]
+        with f.carried((depth + (each - 1)).udiv(each), [f.zero(I64), self.source, self.target]) as loop:
+            at, here, there = loop.values
+            for k, count in enumerate(counts):
+                lines = []
+                for r in range(p.width):
+                    below = [displaced(here, step * (r * p.size + j)) for j in range(p.size)]
+                    lines.append(self._line(below, k, count, (depth - at - r * p.size).smax(0)))
+                self._store_square(there, k, transposed(lines))
+            loop.next = [at + each, displaced(here, step * each), displaced(there, p.width * p.line_bytes)]
+
+    def _store_square(self, place: Value, k: int, lines: Sequence[Value]) -> None:
+        """Store square `k` of a step of squares: its lines, one after another."""
+        size = self.p.line_bytes // self.p.vectors
+        for r, line in enumerate(lines):
+            self.f.store(self._finish(line), displaced(place, (k * self.p.width + r) * size), size)
+
     def _line(self, below: Sequence[Value], k: int, count: Value | None, rest: Value | None) -> Value:
-        """A vector of a line: `count` of its lanes, `rest` source lines (None: all)."""
+        """A vector of a line: `count` of its lanes, `rest` source lines or more (None: all)."""
         f, p = self.f, self.p
         if p.group is None:
             mask = Mask.first(f, p.width, count) if count is not None else None
@@ -186,7 +233,7 @@ class _Panel:
         made = f.zero(self.lanes)
         for j, at in enumerate(below):
             lanes = count
-            if j and rest is not None:
+            if rest is not None:
                 lanes = (rest > j).select(p.width if count is None else count, f.zero(I64))
             mask = Mask.first(f, p.width, lanes) if lanes is not None else None
             raw = Pointer(at, kind).load(k * p.width, p.width, mask).zext(I32)
@@ -217,6 +264,9 @@ class _Panel:
                 given = given[: max(1, p.units - k * p.width)]
                 square = f.choose(whole, partial(self._loaded, given), partial(self._loaded, given, mask))
                 square += [square[-1]] * (p.width - len(square))
+                if p.turned:
+                    self._store_square(there, k, square)
+                    continue
                 for r, made in enumerate(transposed(square)):
                     if p.totals:
                         totals[k] = self._added(totals[k], made)

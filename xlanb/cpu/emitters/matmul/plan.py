@@ -73,7 +73,7 @@ def plan(x: Contraction) -> MatmulPlan | None:
     along = inner.a == 1 and inner.b == 1 and inner.size >= (_LANES if x.row_count > 2 else _SHORT)
     if along and (not x.columns or (x.columns[-1].b != 1 and x.row_count <= costs.COMMON.rowdot_rows)):
         return _in_parts(MatmulPlan(x, folds=True))
-    made = MatmulPlan(x, blocks=blocks_of(x) if _wants_blocks(x) else None)
+    made = MatmulPlan(x, blocks=_blocks(x))
     if x.columns and not x.columns[-1].a and _wants_b(x):
         made = replace(made, panels=True) if _fits_panels(x) else _with_b(made)
     if x.column_count > 4 * _LANES and not x.columns[-1].a and _wants_a(x):
@@ -134,6 +134,15 @@ def _along(x: Contraction) -> Contraction:
     if fast is None or x.columns or (fast.a, fast.b, fast.c) != (1, 1, 1):
         return x
     return replace(x, batch=x.batch[:-1], columns=(fast,))
+
+
+def _blocks(x: Contraction) -> Blocks | None:
+    """The blocks of a product that should be packed in them, on any machine or on some."""
+    if _wants_blocks(x):
+        return blocks_of(x)
+    common, is_bf16 = costs.COMMON, x.a_type is x.b_type is PrimitiveType.BF16
+    large = min(x.row_count, x.column_count) >= common.blocked_rows and x.products >= common.blocked_pair_products
+    return blocks_of(x, needs_amx=True) if is_bf16 and large else None
 
 
 def _wants_blocks(x: Contraction) -> bool:
