@@ -371,6 +371,8 @@ TRIALS: dict[str, tuple[Texts, Sequence[Value]]] = {
     "blocked_results": ([dot(n, n, 8192) for n in (128, 256, 512)], (1 << 14, 1 << 18)),
     "streamed_rows": ([dot(n, 4096, 4096) for n in (4, 8, 16)], (4, 16)),
     "streamed_bytes": ([dot(16, n, n) for n in (2048, 3072, 4096)], (1 << 24, 1 << 26)),
+    "tiled_rows": ([dot(n, 1024, 1024, types=("bf16", "f32")) for n in (4, 8, 16)], (4, 16)),
+    "tiled_products": ([dot(n, n, n, types=("bf16", "f32")) for n in (32, 48, 64, 96)], (1 << 15, 1 << 19)),
     "blocked_byte_products": ([dot(n, n, n, types=("s8", "s32")) for n in (64, 96, 128)], (1 << 17, 1 << 22)),
     "huge_products": ([dot(n, n, n) for n in (1024, 1536, 2048)], (1 << 29, 1 << 34)),
     "stretch_lanes": ([dot(1024, 1024, 8192), dot(128, 1024, 8192)], (256, 1024)),

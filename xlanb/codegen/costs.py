@@ -174,8 +174,10 @@ class Costs(NamedTuple):
     """The least size of such a b, whose lines are on different pages: blocks read it in order."""
     blocked_byte_products: int = 1 << 20
     """The least number of byte products that are packed in blocks."""
-    blocked_pair_products: int = 1 << 19
-    """The same for bf16, on machines that multiply tiles of pairs."""
+    tiled_rows: int = 8
+    """The least number of rows, and of columns, of a product of bf16 or bytes in AMX's tiles."""
+    tiled_products: int = 1 << 16
+    """The least number of its products."""
     huge_products: int = 1 << 32
     """Products from which on blocks are always used."""
     paged_rows: int = 128

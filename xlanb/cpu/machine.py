@@ -25,7 +25,7 @@ import numpy as np
 from xlanb.codegen import jit
 from xlanb.codegen.control import Loop
 from xlanb.codegen.function import PARALLEL, Function
-from xlanb.codegen.groups import NARROW, Group, group_of
+from xlanb.codegen.groups import NARROW, Group, group_of, tile_product
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.native import NativeModule
 from xlanb.codegen.places import displaced
@@ -33,6 +33,7 @@ from xlanb.codegen.target import Target
 from xlanb.codegen.types import DOUBLE, FLOAT, I32, I64, PTR, VOID, Type
 from xlanb.codegen.values import Value
 from xlanb.cpu.codegen.units import Unit
+from xlanb.cpu.emitters.matmul import amx_tile
 from xlanb.cpu.object_cache import environment_folder
 from xlanb.cpu.objects import compile_units
 from xlanb.cpu.runtime import pool
@@ -40,7 +41,7 @@ from xlanb.files import replace_file
 from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
-_VERSION = 3
+_VERSION = 4
 _SIZES = tuple(1 << k for k in (15, 17, 19, 21, 23, 25, 27))
 """Working set sizes in bytes, of all threads together."""
 _LONG = 0.002
@@ -133,7 +134,7 @@ def _measured(target: Target, threads: int) -> MachineLimits:
         lanes = target.vector_bits // 8 // item
         flops[item] = 2 * lanes * _CHAINS * threads * _best(function, context)
     narrow = {
-        t: 2 * group.products * _CHAINS * threads * _best(function, context)
+        t: 2 * _products(target, group) * threads * _best(function, context)
         for (t, group), function in zip(groups.items(), probes, strict=True)
     }
     rates = []
@@ -143,6 +144,13 @@ def _measured(target: Target, threads: int) -> MachineLimits:
         went = int(context[2]) * threads
         rates.append((size, went * max(_best(f, context) for f in (read, copy))))
     return MachineLimits(threads, flops, tuple(rates), narrow)
+
+
+def _products(target: Target, group: Group) -> int:
+    """Products of a round of `_multiply_groups` or of `_multiply_tiles`."""
+    if tile_product(target, group.type, group.type) is None:
+        return group.products * _CHAINS
+    return amx_tile.SUMS * amx_tile.SIDE**3 * group.size
 
 
 def _best(function: Callable[[int], None], context: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
@@ -183,7 +191,9 @@ def _text(target: Target, threads: int) -> str:
         _define(m, f"fma{element.bytes}", threads, partial(_multiply_add, element.times(width // element.bytes)))
     for t in NARROW:
         if (group := group_of(target, t)) is not None:
-            _define(m, f"group.{str(t).lower()}", threads, partial(_multiply_groups, group))
+            tiles = tile_product(target, t, t)
+            body = partial(_multiply_groups, group) if tiles is None else partial(_multiply_tiles, tiles)
+            _define(m, f"group.{str(t).lower()}", threads, body)
     whole = I64.times(width // 8)
     _define(m, "read", threads, partial(_read_memory, whole))
     _define(m, "copy", threads, partial(_copy_memory, whole))
@@ -238,6 +248,17 @@ def _multiply_groups(group: Group, part: _Part) -> Value:
         loop.next = [group.add(a, x, x) for a in loop.values]
     found = f.extract(_all(loop.values), 0)
     return found.cast("fptosi", I64) if found.type.is_float else found.cast("sext", I64)
+
+
+def _multiply_tiles(product: str, part: _Part) -> Value:
+    """The same for tiles in AMX's registers."""
+    f = part.f
+    amx_tile.configure(f)
+    amx_tile.clear(f)
+    with f.loop(part.rounds, guarded=True):
+        amx_tile.multiply(f, product)
+    amx_tile.release(f)
+    return part.number
 
 
 def _read_memory(kind: Type, part: _Part) -> Value:

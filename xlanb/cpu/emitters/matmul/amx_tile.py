@@ -29,6 +29,8 @@ SIDE = 16
 """The lines of a tile, and the sums of a line."""
 ACROSS = 2
 """Tiles of a panel of b."""
+SUMS = 4
+"""Tiles of sums, at most."""
 _LINE = 64
 _BYTES = SIDE * _LINE
 _REGISTERS = 8
@@ -65,6 +67,24 @@ def release(f: Function) -> None:
     f.call(VOID, "llvm.x86.tilerelease")
 
 
+def clear(f: Function, down: int = 2) -> None:
+    """Set the sums of `down` tiles of rows to zero."""
+    for i in range(down):
+        for k in range(ACROSS):
+            _call(f, "tilezero", _sum(i, k))
+
+
+def multiply(f: Function, product: str) -> None:
+    """Add a step's products to the sums, of whatever is in the registers of a and b."""
+    for i in range(SUMS // ACROSS):
+        _multiply(f, product, i)
+
+
+def _multiply(f: Function, product: str, i: int) -> None:
+    for k in range(ACROSS):
+        f.call(VOID, product, *(f.const(I8, r) for r in (_sum(i, k), _A + i, _B + k)))
+
+
 @dataclass(frozen=True)
 class AmxTile:
     """The micro-kernel for panels of `rows`, 16 or 32, and of 32 columns.
@@ -95,17 +115,17 @@ def _emit(tile: AmxTile, f: Function) -> None:
     a, b, s, c, steps, s_step, c_step, rows, columns = map(f.argument, _PARAMETERS)
     down = tile.rows // SIDE
     sums = [(i, k) for i in range(down) for k in range(ACROSS)]
-    for i, k in sums:
-        _call(f, "tilezero", _sum(i, k))
-    with f.carried(steps, [a, b]) as loop:
-        pa, pb = loop.values
+    clear(f, down)
+    with f.carried(steps, [a, b, c]) as loop:
+        pa, pb, pc = loop.values
+        for k in range(ACROSS):  # a row of the result: few steps are as long as it takes to arrive
+            f.prefetch(displaced(pc, k * _LINE), for_write=True)
         for k in range(ACROSS):
             _load(f, _B + k, displaced(pb, k * _LINE), ACROSS * _LINE)
         for i in range(down):
             _load(f, _A + i, displaced(pa, i * _BYTES), _LINE)
-            for k in range(ACROSS):
-                f.call(VOID, tile.product, *(f.const(I8, r) for r in (_sum(i, k), _A + i, _B + k)))
-        loop.next = [displaced(pa, down * _BYTES), displaced(pb, ACROSS * _BYTES)]
+            _multiply(f, tile.product, i)
+        loop.next = [displaced(pa, down * _BYTES), displaced(pb, ACROSS * _BYTES), displaced(pc, c_step)]
 
     def store(to: Value, step: Value) -> None:
         for i, k in sums:

@@ -140,9 +140,10 @@ def _blocks(x: Contraction) -> Blocks | None:
     """The blocks of a product that should be packed in them, on any machine or on some."""
     if _wants_blocks(x):
         return blocks_of(x)
-    common, is_bf16 = costs.COMMON, x.a_type is x.b_type is PrimitiveType.BF16
-    large = min(x.row_count, x.column_count) >= common.blocked_rows and x.products >= common.blocked_pair_products
-    return blocks_of(x, needs_amx=True) if is_bf16 and large else None
+    common = costs.COMMON
+    narrow = x.type.is_integral or x.a_type is x.b_type is PrimitiveType.BF16
+    large = min(x.row_count, x.column_count) >= common.tiled_rows and x.products >= common.tiled_products
+    return blocks_of(x, needs_amx=True) if narrow and large else None
 
 
 def _wants_blocks(x: Contraction) -> bool:
