@@ -104,6 +104,7 @@ LATE = {
         "a command imports what it needs: `xlanb --help` answers at once",
     ),
     "xlanb.cpu.compiler": "most programs run on one device",
+    "xlanb.cpu.emitters.matmul.gemm": "most products are not large",
     "xlanb.cpu.executable": "saving, exporting, profiling, several devices and calls of Python are rare",
     "xlanb.explorer.bisection": "a bisection of a program for the CPU needs no passes of a GPU",
     "xlanb.explorer.branches": "most compilations that are stepped are for the CPU",

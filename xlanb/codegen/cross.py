@@ -20,7 +20,8 @@ def target_named(triple: str, cpu: str = "", features: str = "") -> Target:
     Args:
         triple: As for clang's -target: aarch64-linux-gnu, riscv64-linux-gnu, x86_64-linux-gnu, ...
         cpu: As for clang's -mcpu; LLVM's generic one by default.
-        features: As for LLVM: "+neon,+sve"; only those of the CPU by default.
+        features: As for LLVM: "+neon,+sve"; only those of the CPU by default. AMX is left out: a
+            process has to ask Linux for its registers.
 
     Raises:
         CompilationError: LLVM does not support the target, or its pointers do not have 64 bits.
@@ -28,7 +29,7 @@ def target_named(triple: str, cpu: str = "", features: str = "") -> Target:
     c = llvm.library()
     for kind in ("TargetInfos", "Targets", "TargetMCs", "AsmPrinters"):
         getattr(c, f"InitializeAll{kind}")()
-    features = features or _features(triple) * (not cpu)
+    features = (features or _features(triple) * (not cpu)).replace("+amx", "-amx")
     plain = Target(triple, cpu, features, "")
     owned = llvm.Owned()
     try:

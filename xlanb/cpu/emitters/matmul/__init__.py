@@ -6,8 +6,10 @@ tile          the micro-kernel, a function of its own: a block of the result in 
               whole contraction, with vectors along columns or along depth
 panel         columns of b, copied to the stack before the first tile, reused by the rows below
 packing       operands packed into panels of lines
-blocks        large products: packed operands, slices of depth, blocks of tiles that threads share
-amx_tile      the micro-kernel in AMX's registers, for bytes and bf16
+blocks        large products: which are packed, in slices of depth
+slices        the slices, and routines over packed panels that threads share
+vector_blocks large products by a micro-kernel in vector registers
+amx_tile      a micro-kernel in AMX's registers, for bytes and bf16
 amx_blocks    large products by that micro-kernel
 plan          which operands are copied first (see copies), and which micro-kernel is used
 literals      constants of the program, packed at compile time

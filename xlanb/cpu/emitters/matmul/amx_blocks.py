@@ -6,7 +6,7 @@
             for each of these panels of b, each panel of a in the block: tile
 
 Tiles multiply so fast that packing b once for each block of rows would take as long as the
-products. Sums over slices accumulate as in `blocks`.
+products. Sums over slices accumulate as in `vector_blocks`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from xlanb.codegen.routines import routine, word
 from xlanb.codegen.types import I8, I64, PTR
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.matmul.amx_tile import ACROSS, SIDE, AmxTile, amx_tile_routine, configure, release
-from xlanb.cpu.emitters.matmul.blocks import Blocks, Slices, filled, group, share
+from xlanb.cpu.emitters.matmul.blocks import Blocks, amx_slices, group
 from xlanb.cpu.emitters.matmul.grid import call_part
 from xlanb.cpu.emitters.matmul.packing import PART, WORDS, Packing, packing_routine
+from xlanb.cpu.emitters.matmul.slices import Slices, filled, share
 from xlanb.lazy_dataclass import dataclass
 
 _COLUMNS = ACROSS * SIDE
@@ -75,6 +76,7 @@ def emit_amx_blocks(
     f: Function, blocks: Blocks, product: str, places: tuple[Value, Value, Value], scratch: Value
 ) -> None:
     """Emit a blocked product by the intrinsic `product`; a and b are in the contraction's order."""
+    blocks = amx_slices(blocks)
     made = _made(blocks, f.target.threads, f)
     f.decided(
         "tile",
@@ -190,6 +192,3 @@ def _emit_walk(f: Function) -> None:
                 w["columns"] - f.value(j) * _COLUMNS,
             )
     release(f)
-
-
-__all__ = ["emit_amx_blocks"]

@@ -15,7 +15,7 @@ from xlanb.codegen.types import I8
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.copies import Copy, emit_copy, moves
 from xlanb.cpu.emitters.matmul.blocking import Blocking, blocking, other_ways
-from xlanb.cpu.emitters.matmul.blocks import emit_blocks, has_blocks
+from xlanb.cpu.emitters.matmul.blocks import Blocks, amx_product, has_blocks
 from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis, count
 from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid, even, positions, walk_table
 from xlanb.cpu.emitters.matmul.lanes import has_masks, lanes_of
@@ -41,7 +41,7 @@ def emit_contraction(f: Function, p: MatmulPlan, places: Places, scratch: Value 
     if x.is_swapped:
         a, b = b, a
     if p.blocks is not None and scratch is not None and has_blocks(p.blocks, f.target):
-        emit_blocks(f, p.blocks, (a, b, c), scratch)
+        _blocks(f, p.blocks, (a, b, c), scratch)
         return
     if p.a is not None and scratch is not None:
         a = _copied(f, "a", p.a, a, scratch)
@@ -52,6 +52,19 @@ def emit_contraction(f: Function, p: MatmulPlan, places: Places, scratch: Value 
         _folds(f, x, (a, b, c))
     else:
         _tiles(f, x, (a, b, c), panels=p.panels)
+
+
+def _blocks(f: Function, blocks: Blocks, places: Places, scratch: Value) -> None:
+    """Emit a blocked product by the fastest micro-kernel that the machine has."""
+    product = amx_product(blocks.x, f.target)
+    if product is not None:
+        from xlanb.cpu.emitters.matmul.amx_blocks import emit_amx_blocks
+
+        emit_amx_blocks(f, blocks, product, places, scratch)
+    else:
+        from xlanb.cpu.emitters.matmul.vector_blocks import emit_vector_blocks
+
+        emit_vector_blocks(f, blocks, places, scratch)
 
 
 def _copied(f: Function, name: str, copy: Copy, source: Value, scratch: Value) -> Value:

@@ -1,4 +1,4 @@
-"""Operands packed into panels, in the order that a blocked product's tile reads (see blocks).
+"""Operands packed into panels, in the order that the tiles of large products read.
 
 A panel is `units` rows of a, or columns of b, over a slice of depth. Each step of depth is a line
 of lanes:
