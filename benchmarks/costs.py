@@ -357,6 +357,7 @@ TRIALS: dict[str, tuple[Texts, Sequence[Value]]] = {
     "paged_products": ((dot(1024, 1024, 256), dot(256, 1024, 256)), (1 << 20, 1 << 30)),
     "written_products": ([dot(n, n, n) for n in (4, 6, 8, 10)], (128, 2048)),
     "tile_cycles": ((dot(48, 48, 8), dot(96, 64, 16), *_DOTS), (12.0, 48.0)),
+    "row_cycles": ((dot(128, 128, 1024), dot(512, 512, 1024), dot(784, 128, 512)), (0.0, 0.4, 1.6)),
     "crowded": ((dot(128, 128, 1024), dot(512, 512, 1024)), (0.1, 0.4)),
     "scattered": ((dot(128, 128, 1024), dot(512, 512, 1024)), (1.0, 1.2)),
     "streams": ((dot(128, 128, 1024), dot(512, 512, 1024)), (4, 16)),

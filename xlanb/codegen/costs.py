@@ -3,7 +3,8 @@
 Names end in their unit: `_ns` nanoseconds of one thread, `_bytes`, `_elements`, `_cycles`, ...
 Times are for data in the L2 cache. `python -m benchmarks costs` measures the times again, and tries
 other values of the sizes on programs that depend on them. The values here are those of a 2.x GHz
-server core with AVX-512 (2023), for the other families with the same core's wider vectors disabled.
+AMD server core with AVX-512 (2023), for the families of narrower vectors with its wider ones
+disabled; those of "avx512fp16" differ where an Intel server core (Emerald Rapids) was measured.
 
 Scratch memory is assigned before the machine is known, so a size that affects it must be the same
 in all families (`COMMON`); those in `BY_FAMILY` may differ.
@@ -134,6 +135,8 @@ class Costs(NamedTuple):
     """A cycle, approximately."""
     tile_cycles: float = 24.0
     """Overhead of a tile: the call, the position."""
+    row_cycles: float = 0.0
+    """The time of loading an element of a row of a, beyond that of the multiply-adds."""
     first_cache_sets: int = 64
     """Sets of the L1 data cache, with lines of 64 bytes."""
     first_cache_ways: int = 8
@@ -231,19 +234,24 @@ COMMON = Costs()
 BY_FAMILY = frozenset(
     (
         "byte_ns", "far_byte_ns", "near_bytes", "operation_ns", "function_ns", "moved_element_ns", "turned_byte_ns",
-        "part_ns", "cycle_ns", "tile_cycles",
+        "part_ns", "cycle_ns", "tile_cycles", "row_cycles",
         "block_bytes", "first_cache_sets", "first_cache_ways", "crowded", "scattered", "independent_sums",
     )
 )  # fmt: skip
 """Fields that may differ between families."""
 
-FAMILIES: dict[str, Costs] = {"avx512": COMMON, "avx2": COMMON, "other": COMMON}
+FAMILIES: dict[str, Costs] = {
+    "avx512fp16": COMMON._replace(row_cycles=0.8, first_cache_ways=12),  # Intel's cores since 2023
+    "avx512": COMMON,
+    "avx2": COMMON,
+    "other": COMMON,
+}
 
 
 def family(vector_bits: int, enabled: frozenset[str]) -> str:
     """The family of a machine with this vector width in bits and these features."""
     if vector_bits == 512:
-        return "avx512"
+        return "avx512fp16" if "avx512fp16" in enabled else "avx512"
     return "avx2" if "avx2" in enabled else "other"
 
 

@@ -6,8 +6,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from xlanb.codegen import costs
+from xlanb.codegen.target import Target
 from xlanb.cpu.emitters import dots
+from xlanb.cpu.emitters.matmul.blocking import blocking
+from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis
+from xlanb.cpu.emitters.matmul.plan import most_columns
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import PrimitiveType
 
 SIZES = [
     (1, 1, 1),
@@ -153,3 +159,23 @@ def test_vectors_are_as_wide_as_the_machine_has_them(build, width):
     ir = build(text).llvm_ir
     assert f"<{width // 32} x float> @llvm.fmuladd" in ir
     assert f"<{width // 16} x float>" not in ir
+
+
+@pytest.mark.parametrize(
+    ("row_cycles", "depth", "columns", "tile"),
+    [
+        (0.0, 1024, 3072, "8 rows by 2 vectors of 16"),
+        (0.8, 1024, 3072, "6 rows by 4 vectors of 16"),
+        (0.8, 3072, 768, "8 rows by 3 vectors of 16"),  # the panel of four vectors would not fit
+    ],
+)
+def test_tiles_by_the_cost_of_rows(monkeypatch, row_cycles, depth, columns, tile):
+    tables = {name: table._replace(row_cycles=row_cycles) for name, table in costs.FAMILIES.items()}
+    monkeypatch.setattr(costs, "FAMILIES", tables)
+    blocking.cache_clear()
+    target = Target("x86_64-unknown-linux-gnu", "", "+avx512f,+avx512vl,+avx512bw,+avx512dq", "")
+    axis = ContractionAxis
+    axes = (axis(128, depth, 0, columns),), (axis(columns, 0, 1, 1),), (axis(depth, 1, columns),)
+    x = Contraction((), *axes, *(PrimitiveType.F32,) * 4)
+    assert str(blocking(x, target, most_columns(x))) == tile
+    blocking.cache_clear()

@@ -73,12 +73,16 @@ class Blocking:
 
 
 @lru_cache(maxsize=1024)
-def blocking(x: Contraction, target: CodegenTarget) -> Blocking:
-    """The best block for a contraction whose vectors run along the last column axis."""
+def blocking(x: Contraction, target: CodegenTarget, most_columns: int = 0) -> Blocking:
+    """The best block for a contraction whose vectors run along the last column axis.
+
+    It has at most `most_columns` columns; 0: any number.
+    """
     width = lanes_of(target, x.type.bits)
     while width > 4 and width // 2 >= _column(x).size:
         width //= 2  # some machines execute two of half the width at once
-    options = sorted(_options(x, target, width), key=attrgetter("cycles"))
+    most = most_columns // width if most_columns else _VECTORS[-1]
+    options = sorted(_options(x, target, width, most), key=attrgetter("cycles"))
     least = options[0].cycles * _slowed(options[0], x, target.costs)
     near: dict[tuple[int, int], tuple[float, Blocking]] = {}
     for option in options:
@@ -95,7 +99,8 @@ def blocking(x: Contraction, target: CodegenTarget) -> Blocking:
 
 def other_ways(x: Contraction, target: CodegenTarget, made: Blocking, most: int = 3) -> list[tuple[str, str]]:
     """The next best blocks of other shapes, with their cycles relative to the chosen one."""
-    cycles = {str(o): o.cycles * _slowed(o, x, target.costs) for o in _options(x, target, made.width)}
+    options = _options(x, target, made.width, _VECTORS[-1])
+    cycles = {str(o): o.cycles * _slowed(o, x, target.costs) for o in options}
     others = sorted((c, way) for way, c in cycles.items() if way != str(made))
     return [(way, f"{c / made.cycles:.2f} times the cycles") for c, way in others[:most]]
 
@@ -104,10 +109,10 @@ def _column(x: Contraction) -> ContractionAxis:
     return x.columns[-1] if x.columns else ContractionAxis(1)
 
 
-def _options(x: Contraction, target: CodegenTarget, width: int) -> Iterator[Blocking]:
-    """Yield the blocks whose sums fit the registers."""
+def _options(x: Contraction, target: CodegenTarget, width: int, most: int) -> Iterator[Blocking]:
+    """Yield the blocks of at most that many vectors whose sums fit the registers."""
     for vectors in _VECTORS:
-        if vectors > -(-_column(x).size // width):
+        if vectors > -(-_column(x).size // width) or vectors > max(most, 1):
             continue
         limit = (target.vector_registers - vectors - 1) // vectors // (2 if x.is_complex else 1)
         axes = list(enumerate(x.rows)) or [(-1, ContractionAxis(1))]
@@ -129,7 +134,7 @@ def _option(x: Contraction, block: tuple[int, int, int, int], vectors: int, widt
     # b come from the L2 cache.
     step = max(sums, parts * rows + vectors, 4.0 if sums < 4 else 0.0)
     is_far = x.depth_count * vectors > costs.first_cache_sets * costs.first_cache_ways // 2
-    step += vectors * (1.0 if is_far else 0.3)
+    step += vectors * (1.0 if is_far else 0.3) + rows * costs.row_cycles
     cycles = tiles * (step * x.depth_count + 2 * sums + costs.tile_cycles)
     return Blocking(*block, vectors, width, cycles * (1 + 0.001 / sums), tiles)
 

@@ -20,7 +20,7 @@ from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis, 
 from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid, even, positions, walk_table
 from xlanb.cpu.emitters.matmul.lanes import has_masks, lanes_of
 from xlanb.cpu.emitters.matmul.panel import panel_routine, panel_table
-from xlanb.cpu.emitters.matmul.plan import MatmulPlan
+from xlanb.cpu.emitters.matmul.plan import MatmulPlan, most_columns
 from xlanb.cpu.emitters.matmul.tile import MatmulTile, has_pairs, panel_axes, panel_bytes, tile_routine, tile_table
 from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
@@ -77,7 +77,7 @@ def _copied(f: Function, name: str, copy: Copy, source: Value, scratch: Value) -
 
 def _tiles(f: Function, x: Contraction, places: Places, *, panels: bool) -> None:
     target = f.target
-    made = blocking(x, target)
+    made = blocking(x, target, most_columns(x) if panels else 0)
     if f.module.debug:
         why = f"{made.cycles:.3g} cycles for {made.tiles} tiles"
         f.decided("tile", str(made), why, other_ways(x, target, made))

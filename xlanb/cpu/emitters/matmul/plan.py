@@ -199,12 +199,16 @@ def _wants_b(x: Contraction) -> bool:
 
 def _fits_panels(x: Contraction) -> bool:
     """Whether panels of b can be filled first: there are enough rows and a panel fits the cache."""
-    column, pairs = x.columns[-1], has_pairs(x)
-    if column.b != 1 and (pairs or x.type.is_complex):
+    column = x.columns[-1]
+    if column.b != 1 and (has_pairs(x) or x.type.is_complex):
         return False
-    lines = x.depth_count // 2 if pairs else x.depth_count
-    fits = column.size >= _PANEL and lines * _PANEL * x.type.byte_size <= costs.COMMON.panel_bytes
-    return fits and x.row_count > _LANES
+    return column.size >= _PANEL <= most_columns(x) and x.row_count > _LANES
+
+
+def most_columns(x: Contraction) -> int:
+    """The most columns of b whose panel fits the cache."""
+    lines = x.depth_count // 2 if has_pairs(x) else x.depth_count
+    return costs.COMMON.panel_bytes // (max(lines, 1) * x.type.byte_size)
 
 
 def _wants_a(x: Contraction) -> bool:

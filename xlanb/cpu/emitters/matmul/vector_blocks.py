@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from math import prod
 
 from xlanb.codegen.function import Function, Ix, Parameter
 from xlanb.codegen.groups import Group
@@ -30,6 +31,7 @@ from xlanb.codegen.routines import routine
 from xlanb.codegen.types import I64, PTR
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.matmul.blocks import Blocks, group
+from xlanb.cpu.emitters.matmul.contraction import Contraction
 from xlanb.cpu.emitters.matmul.lanes import Lanes, lanes_of
 from xlanb.cpu.emitters.matmul.packing import PART, WORDS, Packing, packing_routine
 from xlanb.cpu.emitters.matmul.shared import types_text
@@ -39,7 +41,9 @@ from xlanb.shape import PrimitiveType
 
 T = PrimitiveType
 _VECTORS = 2
-"""Vectors of a tile's columns."""
+"""Vectors of a tile's columns, unless loading its rows takes long."""
+_FLAT = (6, 4)
+"""Rows and vectors of a tile with fewer rows."""
 _UNROLL = 4
 _AHEAD = 8
 """Lines that are prefetched ahead of the one being copied."""
@@ -67,6 +71,7 @@ class BlockTile:
     """
 
     rows: int
+    vectors: int
     width: int
     type: PrimitiveType
     to: PrimitiveType
@@ -86,7 +91,7 @@ class BlockTile:
         kind += (
             f"{'.totals' if self.totals else ''}{'' if self.a_first else '.signed'}{'.copies' if self.copies else ''}"
         )
-        return f"block.{types_text(self.type, self.to)}.{self.rows}x{_VECTORS}x{self.width}{kind}"
+        return f"block.{types_text(self.type, self.to)}.{self.rows}x{self.vectors}x{self.width}{kind}"
 
 
 def tile_routine(module: ModuleBuilder, tile: BlockTile) -> str:
@@ -98,15 +103,15 @@ def _emit_tile(tile: BlockTile, f: Function) -> None:
     a, b, s, c, depth, s_step, c_step, rows, lanes, source, target, source_step = map(f.argument, _TILE)
     v, item = Lanes(f, tile.type, tile.width), tile.type.byte_size
     a_line = -(-tile.rows // tile.width) * tile.width * item
-    b_line = _VECTORS * tile.width * item
+    b_line = tile.vectors * tile.width * item
 
     def step(pa: Value, pb: Value, sums: Sequence[Value]) -> list[Value]:
         """Add the outer product of a line of each panel."""
-        columns = [f.load(v.kind, displaced(pb, k * tile.width * item), tile.width * item) for k in range(_VECTORS)]
+        columns = [f.load(v.kind, displaced(pb, k * tile.width * item), tile.width * item) for k in range(tile.vectors)]
         made: list[Value] = []
         for r in range(tile.rows):
             factor = f.splat(f.load(v.kind.scalar, displaced(pa, r * item), item), tile.width)
-            made += [_multiplied(tile, factor, y, sums[r * _VECTORS + k]) for k, y in enumerate(columns)]
+            made += [_multiplied(tile, factor, y, sums[r * tile.vectors + k]) for k, y in enumerate(columns)]
         return made
 
     # If unrolled, LLVM loads all elements of several groups first and runs out of registers.
@@ -114,7 +119,7 @@ def _emit_tile(tile: BlockTile, f: Function) -> None:
     rounds = depth.lshr(each.bit_length() - 1)
     last = rounds.smin(rows)  # of these rounds, each of which prefetches a row of the result
     copied = [source, target] if tile.copies else []
-    state = [a, b, c, *copied, *[f.zero(v.kind)] * (tile.rows * _VECTORS)]
+    state = [a, b, c, *copied, *[f.zero(v.kind)] * (tile.rows * tile.vectors)]
     stretches = [(rounds - last, each, False), (last, each, True)]
     stretches += [(depth & (each - 1), 1, False)] if each > 1 else []
     for count, unroll, fetches in stretches:
@@ -122,9 +127,9 @@ def _emit_tile(tile: BlockTile, f: Function) -> None:
             pa, pb, pc, *rest = loop.values
             advanced, sums = rest[: len(copied)], rest[len(copied) :]
             if copied and unroll == each:
-                advanced = _copied(f, v, advanced, source_step)
+                advanced = _copied(f, v, tile.vectors, advanced, source_step)
             if fetches:
-                for at in range(0, _VECTORS * tile.width * tile.to.byte_size, _LINE):
+                for at in range(0, tile.vectors * tile.width * tile.to.byte_size, _LINE):
                     f.prefetch(displaced(pc, at), for_write=True)
                 pc = displaced(pc, c_step)
             for u in range(unroll):
@@ -136,35 +141,35 @@ def _emit_tile(tile: BlockTile, f: Function) -> None:
         # the last line of the panel, after whole squares of lines
         squares = (depth + (tile.width - 1)) & -tile.width
         last = displaced(b, squares * b_line)
-        over = [f.load(v.kind, displaced(last, k * tile.width * item)) for k in range(_VECTORS)]
-        sums = [total - over[n % _VECTORS] for n, total in enumerate(sums)]
+        over = [f.load(v.kind, displaced(last, k * tile.width * item)) for k in range(tile.vectors)]
+        sums = [total - over[n % tile.vectors] for n, total in enumerate(sums)]
 
     def finish(masks: Sequence[Mask | None]) -> Sequence[Value]:
         for r in range(tile.rows):
             with f.when(rows > r):
                 for k, mask in enumerate(masks):
-                    total = sums[r * _VECTORS + k]
+                    total = sums[r * tile.vectors + k]
                     if tile.adds:
                         total = total + v.load(tile.type, displaced(s, s_step * r), k * tile.width, mask)
                     v.store(tile.to, displaced(c, c_step * r), k * tile.width, total, mask)
         return ()
 
-    whole = lanes >= _VECTORS * tile.width
-    f.choose(whole, lambda: finish([None] * _VECTORS), lambda: finish(_masks(f, tile, lanes)))
+    whole = lanes >= tile.vectors * tile.width
+    f.choose(whole, lambda: finish([None] * tile.vectors), lambda: finish(_masks(f, tile, lanes)))
 
 
-def _copied(f: Function, v: Lanes, places: Sequence[Value], step: Value) -> list[Value]:
+def _copied(f: Function, v: Lanes, vectors: int, places: Sequence[Value], step: Value) -> list[Value]:
     """Copy a line of a panel and prefetch a later one; return the next addresses."""
     source, target = places
     size = v.width * v.t.byte_size
-    for k in range(_VECTORS):
+    for k in range(vectors):
         f.prefetch(displaced(displaced(source, step * _AHEAD), k * size))
         f.store(f.load(v.kind, displaced(source, k * size)), displaced(target, k * size), size)
-    return [displaced(source, step), displaced(target, _VECTORS * size)]
+    return [displaced(source, step), displaced(target, vectors * size)]
 
 
 def _masks(f: Function, tile: BlockTile, lanes: Value) -> list[Mask | None]:
-    return [Mask.first(f, tile.width, (lanes - k * tile.width).smax(0)) for k in range(_VECTORS)]
+    return [Mask.first(f, tile.width, (lanes - k * tile.width).smax(0)) for k in range(tile.vectors)]
 
 
 def _multiplied(tile: BlockTile, factor: Value, column: Value, total: Value) -> Value:
@@ -178,17 +183,17 @@ def _multiplied(tile: BlockTile, factor: Value, column: Value, total: Value) -> 
 _BLOCK = (
     "a", "b", "s", "c", "tile", "copying", "pack",
     "depth", "s_step", "c_step", "rows", "columns", "a_panel", "s_column", "c_column",
-    "height", "width", "tall", "across", "wide",
-    "b_unit", "b_step", "b_depth", "b_panel", "copies", "lines", "line",
+    "height", "shared", "width", "tall", "across", "wide",
+    "b_unit", "b_step", "b_depth", "b_panel", "copies", "lines", "line", "item",
 )  # fmt: skip
 """The context of a loop over blocks:
 
 addresses of operands, sums, the result, the tile routines and b's packing routine; lines of a
 panel; byte strides between rows of the sums and of the result; rows and columns of the result;
-bytes of a panel of a; bytes between panels of columns in sums and result; rows and columns of a
-tile; panels of a per block, blocks side by side, panels of b per block; the words that packing b
-needs (see packing.WORDS); tiles that copy the next panel (0: none), lines each copies, bytes of a
-line.
+bytes of a panel of a; bytes between panels of columns in sums and result; rows of a tile, tiles
+that share a panel of a, columns of a tile; tiles of rows per block, blocks side by side, panels of
+b per block; the words that packing b needs (see packing.WORDS); tiles that copy the next panel (0:
+none), lines each copies, bytes of a line; bytes of a row in a line of a.
 """
 _POINTERS = 7
 
@@ -224,9 +229,11 @@ def _emit_blocks(f: Function) -> None:
             with f.loop(rows, first, guarded=True) as i:
                 top, n = f.value(i) * w["height"], f.value(i) - first
                 line = (n * w["lines"]).smin(w["b_depth"] - w["lines"])
+                panel_a = f.value(i).udiv(w["shared"])
+                above = (f.value(i) - panel_a * w["shared"]) * w["height"] * w["item"]
                 f.call_pointer(
                     (n < has_copy).select(copying, tile),
-                    displaced(a, f.value(i) * w["a_panel"]),
+                    displaced(a, panel_a * w["a_panel"] + above),
                     panel,
                     displaced(displaced(s, top * w["s_step"]), f.value(j) * w["s_column"]),
                     displaced(displaced(c, top * w["c_step"]), f.value(j) * w["c_column"]),
@@ -248,31 +255,55 @@ class _BlockedProduct:
 
     a: Packing
     b: Packing
+    height: int
+    """Rows of a tile; a panel of a has one or several of them."""
     tall: int
     wide: int
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of a tile's columns."""
+        return self.b.vectors
+
+    @property
+    def shared(self) -> int:
+        """Tiles that share a panel of a."""
+        return self.a.units // self.height
 
 
 def _made(blocks: Blocks, target: CodegenTarget) -> _BlockedProduct:
     x, g = blocks.x, group(blocks.x, target)
     width = lanes_of(target, x.type.bits)
+    height, vectors = _tile_of(x, target, width, g)
+    units = max(width // height, 1) * height
+    is_signed = x.type.is_integral and x.a_type is T.S8 and x.b_type is T.S8
+    a = Packing(units, -(-units // width), width, x.a_type, x.type, x.depth[0].a == 1, g, flips=is_signed)
+    b = Packing(vectors * width, vectors, width, x.b_type, x.type, x.depth[0].b == 1, g, totals=is_signed)
+    down, along = -(-x.row_count // height), -(-x.column_count // b.units)
+    panels = -(-x.row_count // units)
+    if panels * a.panel_bytes(blocks.depth) > blocks.bytes[0]:
+        raise AssertionError(f"{panels} panels of {units} rows by {blocks.depth} exceed their scratch memory")
+    tall = min(down, units // height * max(1, target.costs.block_bytes // a.panel_bytes(blocks.depth)))
+    tall = -(-down // -(-down // tall))
+    groups = -(-down // tall)
+    parts = target.threads * 16 if target.threads > 1 else 1
+    wide = -(-along // max(1, min(along, -(-parts // groups))))
+    return _BlockedProduct(a, b, height, tall, wide)
+
+
+def _tile_of(x: Contraction, target: CodegenTarget, width: int, g: Group | None) -> tuple[int, int]:
+    """The rows and vectors of a tile."""
     most = (target.vector_registers - _VECTORS - 2) // _VECTORS
     # Panels of 5 rows in lines of 8 lanes, for one, would not fit the scratch memory (see
     # Blocks.bytes).
     heights = [n for n in range(most, max(most - 3, 1), -1) if -(-n // width) * width * 3 <= n * 4]
     height = min(heights or [width], key=lambda n: (-(-x.row_count // n) * (n + 0.4), -n))
-    is_signed = x.type.is_integral and x.a_type is T.S8 and x.b_type is T.S8
-    vectors = -(-height // width)
-    a = Packing(height, vectors, width, x.a_type, x.type, x.depth[0].a == 1, g, flips=is_signed)
-    b = Packing(_VECTORS * width, _VECTORS, width, x.b_type, x.type, x.depth[0].b == 1, g, totals=is_signed)
-    down, along = -(-x.row_count // a.units), -(-x.column_count // b.units)
-    if down * a.panel_bytes(blocks.depth) > blocks.bytes[0]:
-        raise AssertionError(f"{down} panels of {height} rows by {blocks.depth} exceed their scratch memory")
-    tall = min(down, max(1, target.costs.block_bytes // a.panel_bytes(blocks.depth)))
-    tall = -(-down // -(-down // tall))
-    groups = -(-down // tall)
-    parts = target.threads * 16 if target.threads > 1 else 1
-    wide = -(-along // max(1, min(along, -(-parts // groups))))
-    return _BlockedProduct(a, b, tall, wide)
+
+    def cycles(rows: int, vectors: int) -> float:
+        return (rows * vectors + rows * target.costs.row_cycles + vectors) / (rows * vectors)
+
+    is_flat = g is None and target.vector_registers > prod(_FLAT) and cycles(*_FLAT) < cycles(height, _VECTORS)
+    return _FLAT if is_flat else (height, _VECTORS)
 
 
 def emit_vector_blocks(f: Function, blocks: Blocks, places: tuple[Value, Value, Value], scratch: Value) -> None:
@@ -280,7 +311,7 @@ def emit_vector_blocks(f: Function, blocks: Blocks, places: tuple[Value, Value, 
     made = _made(blocks, f.target)
     f.decided(
         "tile",
-        f"{made.a.units} rows by {_VECTORS} vectors of {made.a.width}",
+        f"{made.height} rows by {made.vectors} vectors of {made.a.width}",
         f"{blocks.count} blocks of depth {blocks.depth}, a and b packed",
     )
     _BlocksEmitter(f, blocks, made, places, scratch).emit()
@@ -306,7 +337,8 @@ class _BlocksEmitter:
         row, column, depth = x.rows[0], x.columns[0], x.depth[0]
         item_a, item_b = x.a_type.byte_size, x.b_type.byte_size
         a, b = slices.operands(n)
-        down, along = -(-row.size // made.a.units), -(-column.size // made.b.units)
+        panels, down = -(-row.size // made.a.units), -(-row.size // made.height)
+        along = -(-column.size // made.b.units)
         packing: dict[str, Value | int] = {
             "source": a,
             "target": slices.scratch,
@@ -317,11 +349,12 @@ class _BlocksEmitter:
             "panel": made.a.panel_bytes(size),
         }
         each = made.a.units * size * f.target.costs.moved_element_ns
-        share(f, packing_routine(f.module, made.a), filled(f, self.packing, WORDS, packing), down, each)
+        share(f, packing_routine(f.module, made.a), filled(f, self.packing, WORDS, packing), panels, each)
 
         to, place, step = slices.result(n)
         tile = BlockTile(
-            made.a.units,
+            made.height,
+            made.vectors,
             made.a.width,
             x.type,
             to,
@@ -349,7 +382,8 @@ class _BlocksEmitter:
             "a_panel": made.a.panel_bytes(size),
             "s_column": made.b.units * slices.sum_type.byte_size,
             "c_column": made.b.units * to.byte_size,
-            "height": made.a.units,
+            "height": made.height,
+            "shared": made.shared,
             "width": made.b.units,
             "tall": made.tall,
             "across": across,
@@ -359,9 +393,10 @@ class _BlocksEmitter:
             "b_depth": size,
             "b_panel": made.b.panel_bytes(size),
             **copies,
+            "item": x.type.byte_size,
         }
         walker = routine(f.module, "blocks", "blocks", _emit_blocks, PART)
-        cycles = made.tall * made.wide * (made.a.units * lines * _VECTORS / 2 + f.target.costs.tile_cycles)
+        cycles = made.tall * made.wide * (made.height * lines * made.vectors / 2 + f.target.costs.tile_cycles)
         nanoseconds = cycles * f.target.costs.cycle_ns
         share(f, walker, filled(f, self.walk, _BLOCK, context), -(-down // made.tall) * across, nanoseconds)
 
