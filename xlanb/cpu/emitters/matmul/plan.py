@@ -72,8 +72,8 @@ def plan(x: Contraction) -> MatmulPlan | None:
     inner = x.depth[-1] if x.depth else ContractionAxis(1)
     along = inner.a == 1 and inner.b == 1 and inner.size >= (_LANES if x.row_count > 2 else _SHORT)
     if along and (not x.columns or (x.columns[-1].b != 1 and x.row_count <= costs.COMMON.rowdot_rows)):
-        return _in_parts(MatmulPlan(x, folds=True))
-    made = MatmulPlan(x, blocks=_blocks(x))
+        return _in_parts(MatmulPlan(x, folds=True, blocks=_tiled(x) if x.type.is_integral else None))
+    made = MatmulPlan(x, blocks=blocks_of(x) if _wants_blocks(x) else _tiled(x))
     if x.columns and not x.columns[-1].a and _wants_b(x):
         made = replace(made, panels=True) if _fits_panels(x) else _with_b(made)
     if x.column_count > 4 * _LANES and not x.columns[-1].a and _wants_a(x):
@@ -136,10 +136,8 @@ def _along(x: Contraction) -> Contraction:
     return replace(x, batch=x.batch[:-1], columns=(fast,))
 
 
-def _blocks(x: Contraction) -> Blocks | None:
-    """The blocks of a product that should be packed in them, on any machine or on some."""
-    if _wants_blocks(x):
-        return blocks_of(x)
+def _tiled(x: Contraction) -> Blocks | None:
+    """The blocks of a product that should be packed in them on machines with AMX only."""
     common = costs.COMMON
     narrow = x.type.is_integral or x.a_type is x.b_type is PrimitiveType.BF16
     large = min(x.row_count, x.column_count) >= common.tiled_rows and x.products >= common.tiled_products
