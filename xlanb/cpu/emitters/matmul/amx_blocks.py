@@ -6,10 +6,13 @@
             for each of these panels of b, each panel of a in the block: tile
 
 Tiles multiply so fast that packing b once for each block of rows would take as long as the
-products. Sums over slices accumulate as in `vector_blocks`.
+products. If there is only one block of rows, panels of b are packed on the stack of the thread that
+uses them, as in `vector_blocks`. Sums over slices accumulate as there.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.memory import Pointer
@@ -36,15 +39,18 @@ _PACKED_LINE = 64
 """Bytes of b's rows that are packed at once: a cache line."""
 
 _WALK = (
-    "tile", "steps", "s_step", "c_step", "rows", "columns", "a_panel", "b_panel", "s_column", "c_column",
-    "height", "tall", "across", "wide",
+    "tile", "pack", "steps", "s_step", "c_step", "rows", "columns", "a_panel", "b_panel", "s_column", "c_column",
+    "height", "tall", "across", "beside", "wide", "unit_step", "step", "depth",
 )  # fmt: skip
 """The words of a loop over blocks:
 
-the micro-kernel; steps of a panel; byte strides between rows of the sums and of the result; rows
-and columns of the result; bytes of a panel of a and of b; bytes between panels of columns in sums
-and result; rows of a panel of a; panels of a per block, blocks side by side, panels of b per block.
+the micro-kernel and b's packing routine; steps of a panel; byte strides between rows of the sums
+and of the result; rows and columns of the result; bytes of a panel of a and of b; bytes between
+panels of columns in sums and result; rows of a panel of a; panels of a per block, blocks side by
+side, panels of b that are packed at once, how many times that per block; the words that packing b
+needs (see packing.WORDS).
 """
+_SYMBOLS = 2
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,8 @@ class _AmxProduct:
     b: Packing
     tall: int
     wide: int
+    once: bool
+    """Whether each panel of b is used by one block of rows only."""
 
 
 def _made(blocks: Blocks, threads: int, f: Function) -> _AmxProduct:
@@ -64,12 +72,12 @@ def _made(blocks: Blocks, threads: int, f: Function) -> _AmxProduct:
     along = x.depth[0].b == 1
     beside = 1 if along else _PACKED_LINE // (_COLUMNS * x.b_type.byte_size)
     b = Packing(beside * _COLUMNS, beside * ACROSS, SIDE, x.b_type, x.type, along, g, pads=True, beside=beside)
-    down, across = -(-x.row_count // height), -(-x.column_count // _COLUMNS)
+    down, across = -(-x.row_count // height), -(-x.column_count // b.units)
     tall = min(down, max(1, _BLOCK_BYTES // a.panel_bytes(blocks.depth)))
-    tall = -(-down // -(-down // tall))
+    groups = -(-down // tall)
     parts = threads * 16 if threads > 1 else 1
-    wide = -(-across // max(1, min(across, -(-parts // -(-down // tall)))))
-    return _AmxProduct(a, b, tall, wide)
+    wide = -(-across // max(1, min(across, -(-parts // groups))))
+    return _AmxProduct(a, b, -(-down // groups), wide, once=groups == 1)
 
 
 def emit_amx_blocks(
@@ -117,10 +125,11 @@ class _AmxEmitter:
         f, x, made, slices = self.f, self.blocks.x, self.made, self.slices
         row, column, depth = x.rows[0], x.columns[0], x.depth[0]
         a, b = slices.operands(n)
-        for p, source, target, units, unit_step, step, context in (
+        packed = [
             (made.a, a, slices.scratch, row.size, row.a, depth.a, self.packings[0]),
             (made.b, b, self.b_panels, column.size, column.b, depth.b, self.packings[1]),
-        ):
+        ]
+        for p, source, target, units, unit_step, step, context in packed[: 1 if made.once else 2]:
             item = p.source_type.byte_size
             words: dict[str, Value | int] = {
                 "source": source,
@@ -137,9 +146,12 @@ class _AmxEmitter:
         to, place, c_row = slices.result(n)
         s_item, c_item = slices.sum_type.byte_size, to.byte_size
         tile = AmxTile(made.a.units, self.product, x.type, to, adds=n != 0)
-        steps, columns = -(-size // (made.a.size * SIDE)), -(-column.size // _COLUMNS)
-        across = -(-columns // made.wide)
-        described = {
+        steps = -(-size // (made.a.size * SIDE))
+        stretches = -(-column.size // made.b.units)
+        across = -(-stretches // made.wide)
+        described: dict[str, int | str] = {
+            "tile": f"@{amx_tile_routine(f.module, tile)}",
+            "pack": f"@{packing_routine(f.module, made.b)}",
             "steps": steps,
             "s_step": slices.sum_row * s_item,
             "c_step": c_row * c_item,
@@ -152,43 +164,63 @@ class _AmxEmitter:
             "height": made.a.units,
             "tall": made.tall,
             "across": across,
+            "beside": made.b.beside,
             "wide": made.wide,
+            "unit_step": column.b * x.b_type.byte_size,
+            "step": depth.b * x.b_type.byte_size,
+            "depth": size,
         }
-        cycles = made.tall * made.wide * (steps * _STEP_CYCLES * made.a.units // _COLUMNS + f.target.costs.tile_cycles)
+        tiles = made.tall * made.wide * made.b.beside
+        cycles = tiles * (steps * _STEP_CYCLES * made.a.units // _COLUMNS + f.target.costs.tile_cycles)
+        name = "blocks.amx.packs" if made.once else "blocks.amx"
         call_part(
             f,
-            routine(f.module, "amx blocks", "blocks.amx", _emit_walk, PART),
-            [f"@{amx_tile_routine(f.module, tile)}", *(described[name] for name in _WALK[1:])],
-            [slices.scratch, self.b_panels, slices.sums, place],
+            routine(f.module, name, name, partial(_emit_walk, packs=made.once), PART),
+            [described[word] for word in _WALK],
+            [slices.scratch, b if made.once else self.b_panels, slices.sums, place],
             -(-row.size // (made.a.units * made.tall)) * across,
             cycles * f.target.costs.cycle_ns,
         )
 
 
-def _emit_walk(f: Function) -> None:
-    context, low, high, _ = map(f.argument, PART)
+def _emit_walk(f: Function, *, packs: bool) -> None:
+    """Emit the loop over blocks; if it `packs`, b is the operand, and it packs what it uses."""
+    context, low, high, slot = map(f.argument, PART)
     table, a, b, s, c = (Pointer(context, PTR)[k] for k in range(5))
-    tile = Pointer(table, PTR)[0]
-    w = {name: word(table, k) for k, name in enumerate(_WALK) if k}
+    tile, pack = (Pointer(table, PTR)[k] for k in range(_SYMBOLS))
+    w = {name: word(table, k) for k, name in enumerate(_WALK) if k >= _SYMBOLS}
     down = (w["rows"] + w["height"] - 1).udiv(w["height"])
-    along = (w["columns"] + (_COLUMNS - 1)).udiv(_COLUMNS)
+    panels = (w["columns"] + (_COLUMNS - 1)).udiv(_COLUMNS)
+    stretches, stretch = (panels + w["beside"] - 1).udiv(w["beside"]), w["b_panel"] * w["beside"]
+    if packs:
+        place, packing = f.stack_bytes(stretch), f.alloca(I64, len(WORDS))
+        words = {"target": place.cast("ptrtoint", I64), "panel": stretch}
+        words |= {name: w[name] for name in ("unit_step", "step", "depth")}
     configure(f)
     with f.loop(high, low) as part:
         block = f.value(part).udiv(w["across"])
         first, left = block * w["tall"], (f.value(part) - block * w["across"]) * w["wide"]
-        with (
-            f.loop((left + w["wide"]).smin(along), left, guarded=True) as j,
-            f.loop((first + w["tall"]).smin(down), first, guarded=True) as i,
-        ):
-            top = f.value(i) * w["height"]
-            f.call_pointer(
-                tile,
-                displaced(a, f.value(i) * w["a_panel"]),
-                displaced(b, f.value(j) * w["b_panel"]),
-                displaced(displaced(s, top * w["s_step"]), f.value(j) * w["s_column"]),
-                displaced(displaced(c, top * w["c_step"]), f.value(j) * w["c_column"]),
-                *(w[name] for name in ("steps", "s_step", "c_step")),
-                w["rows"] - top,
-                w["columns"] - f.value(j) * _COLUMNS,
-            )
+        with f.loop((left + w["wide"]).smin(stretches), left, guarded=True) as n:
+            begin = f.value(n) * w["beside"]
+            if packs:
+                edge = begin * _COLUMNS
+                source = displaced(b, edge * w["unit_step"]).cast("ptrtoint", I64)
+                given = filled(f, packing, WORDS, words | {"source": source, "units": w["columns"] - edge})
+                f.call_pointer(pack, given, f.zero(I64), f.const(I64, 1), slot)
+            held = place if packs else displaced(b, f.value(n) * stretch)
+            with (
+                f.loop((begin + w["beside"]).smin(panels), begin, guarded=True) as j,
+                f.loop((first + w["tall"]).smin(down), first, guarded=True) as i,
+            ):
+                top = f.value(i) * w["height"]
+                f.call_pointer(
+                    tile,
+                    displaced(a, f.value(i) * w["a_panel"]),
+                    displaced(held, (f.value(j) - begin) * w["b_panel"]),
+                    displaced(displaced(s, top * w["s_step"]), f.value(j) * w["s_column"]),
+                    displaced(displaced(c, top * w["c_step"]), f.value(j) * w["c_column"]),
+                    *(w[name] for name in ("steps", "s_step", "c_step")),
+                    w["rows"] - top,
+                    w["columns"] - f.value(j) * _COLUMNS,
+                )
     release(f)
