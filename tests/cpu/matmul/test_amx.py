@@ -67,6 +67,24 @@ def test_products(tiles, monkeypatch, types, transposed, lanes):
         assert_close(np.asarray(exe(*arguments)), want, types[2] if types[2] == "s32" else "bf16")
 
 
+@pytest.mark.parametrize("types", [("s8", "s32"), ("bf16", "f32")])
+def test_batches(tiles, types):
+    rng = np.random.default_rng(5)
+    for batch, m, k, n in [((3,), 40, 70, 33), ((2, 3), 17, 64, 50)]:
+        outer, dims = ",".join(map(str, batch)), ",".join(map(str, range(len(batch))))
+        last = len(batch)
+        text = (
+            f"ENTRY e {{\n x = {types[0]}[{outer},{m},{k}] parameter(0)\n"
+            f" y = {types[0]}[{outer},{n},{k}] parameter(1)\n ROOT r = {types[1]}[{outer},{m},{n}] dot(x, y), lhs_batch_dims={{{dims}}}, rhs_batch_dims={{{dims}}}, "
+            f"lhs_contracting_dims={{{last + 1}}}, rhs_contracting_dims={{{last + 1}}}\n}}\n"
+        )
+        exe = built(text)
+        assert "llvm.x86.tdpb" in exe.llvm_ir
+        x, y = array(rng, (*batch, m, k), types[0]), array(rng, (*batch, n, k), types[0])
+        to = DTYPES[types[1]]
+        assert_close(np.asarray(exe(x, y)), np.matmul(x.astype(to), y.swapaxes(-1, -2).astype(to)), types[1])
+
+
 @pytest.mark.parametrize("types", [t for t in PRODUCTS if t[2] == "s32"])
 def test_bytes_at_the_ends_of_their_range(tiles, types):
     text, shapes = dot_text(20, 65, 40, types=types)

@@ -12,6 +12,7 @@ uses them, as in `vector_blocks`. Sums over slices accumulate as there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from xlanb.codegen.function import Function, Ix
@@ -22,6 +23,7 @@ from xlanb.codegen.types import I8, I64, PTR
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.matmul.amx_tile import ACROSS, SIDE, AmxTile, amx_tile_routine, configure, release
 from xlanb.cpu.emitters.matmul.blocks import Blocks, amx_slices, group
+from xlanb.cpu.emitters.matmul.contraction import ContractionAxis
 from xlanb.cpu.emitters.matmul.grid import call_part
 from xlanb.cpu.emitters.matmul.packing import PART, WORDS, Packing, packing_routine
 from xlanb.cpu.emitters.matmul.slices import Slices, filled, share
@@ -83,7 +85,10 @@ def _made(blocks: Blocks, threads: int, f: Function) -> _AmxProduct:
 def emit_amx_blocks(
     f: Function, blocks: Blocks, product: str, places: tuple[Value, Value, Value], scratch: Value
 ) -> None:
-    """Emit a blocked product by the intrinsic `product`; a and b are in the contraction's order."""
+    """Emit blocked products, one after another, by the intrinsic `product`.
+
+    a and b are in the contraction's order.
+    """
     blocks = amx_slices(blocks)
     made = _made(blocks, f.target.threads, f)
     f.decided(
@@ -91,7 +96,18 @@ def emit_amx_blocks(
         f"{made.a.units} rows by {_COLUMNS} columns in AMX tiles",
         f"{blocks.count} blocks of depth {blocks.depth}, a and b packed",
     )
-    _AmxEmitter(f, blocks, product, made, places, scratch).emit()
+
+    def emit(axes: Sequence[ContractionAxis], places: tuple[Value, Value, Value]) -> None:
+        if not axes:
+            _AmxEmitter(f, blocks, product, made, places, scratch).emit()
+            return
+        (axis, *inner), types = axes, (blocks.x.a_type, blocks.x.b_type, blocks.x.c_type)
+        with f.loop(axis.size) as n:
+            steps = [f.value(n) * (s * t.byte_size) for s, t in zip((axis.a, axis.b, axis.c), types, strict=True)]
+            a, b, c = map(displaced, places, steps)
+            emit(inner, (a, b, c))
+
+    emit(blocks.x.batch, places)
 
 
 class _AmxEmitter:

@@ -52,8 +52,15 @@ class Blocks:
 
 def blocks_of(x: Contraction, *, needs_amx: bool = False) -> Blocks | None:
     """The blocks of a matrix product; None for other contractions and types without a tile."""
-    one = len(x.rows) == len(x.columns) == len(x.depth) == 1 and not x.batch and not x.is_complex
-    if not one or x.columns[0].a or x.rows[0].b or x.columns[0].c != 1 or not _are_packed(x):
+    one = len(x.rows) == len(x.columns) == len(x.depth) == 1 and not x.is_complex
+    if (
+        not one
+        or (x.batch and not needs_amx)
+        or x.columns[0].a
+        or x.rows[0].b
+        or x.columns[0].c != 1
+        or not _are_packed(x)
+    ):
         return None
     if 1 not in (x.rows[0].a, x.depth[0].a) or 1 not in (x.columns[0].b, x.depth[0].b):
         return None

@@ -24,6 +24,8 @@ _SHORT = 4
 """The least depth at which sums along it pay for one or two rows."""
 _PANEL = 32
 """Columns of a copy's panels."""
+_IN_SEQUENCE = 64
+"""The most products of a batch of bf16 for which tiles pay, though threads share only each one."""
 _PAGED = 64
 """The least number of lines at which cache set conflicts matter."""
 _PAGE = 2048
@@ -73,7 +75,7 @@ def plan(x: Contraction) -> MatmulPlan | None:
     along = inner.a == 1 and inner.b == 1 and inner.size >= (_LANES if x.row_count > 2 else _SHORT)
     if along and (not x.columns or (x.columns[-1].b != 1 and x.row_count <= costs.COMMON.rowdot_rows)):
         return _in_parts(MatmulPlan(x, folds=True, blocks=_tiled(x) if x.type.is_integral else None))
-    made = MatmulPlan(x, blocks=blocks_of(x) if _wants_blocks(x) else _tiled(x))
+    made = MatmulPlan(x, blocks=(blocks_of(x) if _wants_blocks(x) else None) or _tiled(x))
     if x.columns and not x.columns[-1].a and _wants_b(x):
         made = replace(made, panels=True) if _fits_panels(x) else _with_b(made)
     if x.column_count > 4 * _LANES and not x.columns[-1].a and _wants_a(x):
@@ -138,9 +140,10 @@ def _along(x: Contraction) -> Contraction:
 
 def _tiled(x: Contraction) -> Blocks | None:
     """The blocks of a product that should be packed in them on machines with AMX only."""
-    common = costs.COMMON
-    narrow = x.type.is_integral or x.a_type is x.b_type is PrimitiveType.BF16
-    large = min(x.row_count, x.column_count) >= common.tiled_rows and x.products >= common.tiled_products
+    common, each = costs.COMMON, x.products // x.batch_count
+    pairs = x.a_type is x.b_type is PrimitiveType.BF16 and x.batch_count <= _IN_SEQUENCE
+    narrow = x.type.is_integral or pairs
+    large = min(x.row_count, x.column_count) >= common.tiled_rows and each >= common.tiled_products
     return blocks_of(x, needs_amx=True) if narrow and large else None
 
 
