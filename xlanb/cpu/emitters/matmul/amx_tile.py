@@ -116,16 +116,24 @@ def _emit(tile: AmxTile, f: Function) -> None:
     down = tile.rows // SIDE
     sums = [(i, k) for i in range(down) for k in range(ACROSS)]
     clear(f, down)
-    with f.carried(steps, [a, b, c]) as loop:
+
+    def fetch(row: Value) -> Value:
+        """Prefetch a row of the result; return the next."""
+        for k in range(ACROSS):
+            f.prefetch(displaced(row, k * _LINE), for_write=True)
+        return displaced(row, c_step)
+
+    with f.carried(tile.rows - steps, [c], guarded=True) as loop:
+        loop.next = [fetch(loop.values[0])]
+    with f.carried(steps, [a, b, loop.values[0]]) as loop:
         pa, pb, pc = loop.values
-        for k in range(ACROSS):  # a row of the result: few steps are as long as it takes to arrive
-            f.prefetch(displaced(pc, k * _LINE), for_write=True)
+        after = fetch(pc)
         for k in range(ACROSS):
             _load(f, _B + k, displaced(pb, k * _LINE), ACROSS * _LINE)
         for i in range(down):
             _load(f, _A + i, displaced(pa, i * _BYTES), _LINE)
             _multiply(f, tile.product, i)
-        loop.next = [displaced(pa, down * _BYTES), displaced(pb, ACROSS * _BYTES), displaced(pc, c_step)]
+        loop.next = [displaced(pa, down * _BYTES), displaced(pb, ACROSS * _BYTES), after]
 
     def store(to: Value, step: Value) -> None:
         for i, k in sums:
