@@ -17,6 +17,7 @@ from functools import partial
 
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.memory import Pointer
+from xlanb.codegen.module import CodegenTarget
 from xlanb.codegen.places import displaced
 from xlanb.codegen.routines import routine, word
 from xlanb.codegen.types import I8, I64, PTR
@@ -67,8 +68,8 @@ class _AmxProduct:
     """Whether each panel of b is used by one block of rows only."""
 
 
-def _made(blocks: Blocks, threads: int, f: Function) -> _AmxProduct:
-    x, g = blocks.x, group(blocks.x, f.target)
+def _made(blocks: Blocks, target: CodegenTarget) -> _AmxProduct:
+    x, g = blocks.x, group(blocks.x, target)
     height = min(2 * SIDE, SIDE, key=lambda n: -(-x.row_count // n) * (n + _B_ROWS))
     a = Packing(height, height // SIDE, SIDE, x.a_type, x.type, x.depth[0].a == 1, g, turned=True)
     along = x.depth[0].b == 1
@@ -77,7 +78,7 @@ def _made(blocks: Blocks, threads: int, f: Function) -> _AmxProduct:
     down, across = -(-x.row_count // height), -(-x.column_count // b.units)
     tall = min(down, max(1, _BLOCK_BYTES // a.panel_bytes(blocks.depth)))
     groups = -(-down // tall)
-    parts = threads * 16 if threads > 1 else 1
+    parts = target.threads * 16 if target.threads > 1 else 1
     wide = -(-across // max(1, min(across, -(-parts // groups))))
     return _AmxProduct(a, b, -(-down // groups), wide, once=groups == 1)
 
@@ -90,7 +91,7 @@ def emit_amx_blocks(
     a and b are in the contraction's order.
     """
     blocks = amx_slices(blocks)
-    made = _made(blocks, f.target.threads, f)
+    made = _made(blocks, f.target)
     f.decided(
         "tile",
         f"{made.a.units} rows by {_COLUMNS} columns in AMX tiles",

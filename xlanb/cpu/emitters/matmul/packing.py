@@ -72,7 +72,6 @@ class Packing:
     """Whether lines of the last square beyond the depth are zeros."""
     turned: bool = False
     """Whether a square's line is a unit, with its lanes along depth, and the rest zeros."""
-
     beside: int = 1
     """Panels that are packed at once, side by side: they share cache lines in the source."""
 
