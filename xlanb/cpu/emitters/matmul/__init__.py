@@ -7,7 +7,7 @@ tile          the micro-kernel, a function of its own: a block of the result in 
 panel         columns of b, copied to the stack before the first tile, reused by the rows below
 packing       operands packed into panels of lines
 blocks        large products: which are packed, in slices of depth
-slices        the slices, and routines over packed panels that threads share
+slices        the slices, and how they are packed and divided into blocks
 vector_blocks large products by a micro-kernel in vector registers
 amx_tile      a micro-kernel in AMX's registers, for bytes and bf16
 amx_blocks    large products by that micro-kernel

@@ -25,9 +25,9 @@ from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.matmul.amx_tile import ACROSS, SIDE, AmxTile, amx_tile_routine, configure, release
 from xlanb.cpu.emitters.matmul.blocks import Blocks, amx_slices, group
 from xlanb.cpu.emitters.matmul.contraction import ContractionAxis
-from xlanb.cpu.emitters.matmul.grid import call_part
-from xlanb.cpu.emitters.matmul.packing import PART, WORDS, Packing, packing_routine
-from xlanb.cpu.emitters.matmul.slices import Slices, filled, share
+from xlanb.cpu.emitters.matmul.grid import PART, call_part
+from xlanb.cpu.emitters.matmul.packing import WORDS, Packing, packing_routine
+from xlanb.cpu.emitters.matmul.slices import Slices, divided, filled, pack
 from xlanb.lazy_dataclass import dataclass
 
 _COLUMNS = ACROSS * SIDE
@@ -76,11 +76,9 @@ def _made(blocks: Blocks, target: CodegenTarget) -> _AmxProduct:
     beside = 1 if along else _PACKED_LINE // (_COLUMNS * x.b_type.byte_size)
     b = Packing(beside * _COLUMNS, beside * ACROSS, SIDE, x.b_type, x.type, along, g, pads=True, beside=beside)
     down, across = -(-x.row_count // height), -(-x.column_count // b.units)
-    tall = min(down, max(1, _BLOCK_BYTES // a.panel_bytes(blocks.depth)))
-    groups = -(-down // tall)
-    parts = target.threads * 16 if target.threads > 1 else 1
-    wide = -(-across // max(1, min(across, -(-parts // groups))))
-    return _AmxProduct(a, b, -(-down // groups), wide, once=groups == 1)
+    most = max(1, _BLOCK_BYTES // a.panel_bytes(blocks.depth))
+    tall, wide = divided(down, across, most, target.threads)
+    return _AmxProduct(a, b, tall, wide, once=tall == down)
 
 
 def emit_amx_blocks(
@@ -132,7 +130,6 @@ class _AmxEmitter:
         ]
         if any(n > most for n, most in zip(needed, blocks.bytes, strict=False)):
             raise AssertionError(f"panels of {needed} bytes exceed their scratch memory, {blocks.bytes}")
-        self.packings = [f.alloca(I64, len(WORDS)) for _ in "ab"]
 
     def emit(self) -> None:
         self.slices.each(self._slice)
@@ -142,24 +139,10 @@ class _AmxEmitter:
         f, x, made, slices = self.f, self.blocks.x, self.made, self.slices
         row, column, depth = x.rows[0], x.columns[0], x.depth[0]
         a, b = slices.operands(n)
-        packed = [
-            (made.a, a, slices.scratch, row.size, row.a, depth.a, self.packings[0]),
-            (made.b, b, self.b_panels, column.size, column.b, depth.b, self.packings[1]),
-        ]
-        for p, source, target, units, unit_step, step, context in packed[: 1 if made.once else 2]:
-            item = p.source_type.byte_size
-            words: dict[str, Value | int] = {
-                "source": source,
-                "target": target,
-                "unit_step": unit_step * item,
-                "step": step * item,
-                "units": units,
-                "depth": size,
-                "panel": p.panel_bytes(size),
-            }
-            nanoseconds = p.units * size * f.target.costs.moved_element_ns / p.size
-            count = -(-units // p.units)
-            share(f, packing_routine(f.module, p), filled(f, context, WORDS, words), count, nanoseconds)
+        element_ns = f.target.costs.moved_element_ns / made.a.size
+        pack(f, made.a, (a, slices.scratch), (row.size, row.a, depth.a), size, element_ns)
+        if not made.once:
+            pack(f, made.b, (b, self.b_panels), (column.size, column.b, depth.b), size, element_ns)
         to, place, c_row = slices.result(n)
         s_item, c_item = slices.sum_type.byte_size, to.byte_size
         tile = AmxTile(made.a.units, self.product, x.type, to, adds=n != 0)

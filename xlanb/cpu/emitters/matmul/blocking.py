@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
+from math import inf
 from operator import attrgetter, itemgetter
 
 from xlanb.codegen.costs import Costs
@@ -41,6 +42,8 @@ _COMMON = (
 Programs share these and need not compile their own.
 """
 _HARDLY = 1.02
+_OTHERS = 3
+"""Blocks that are shown as alternatives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +76,15 @@ class Blocking:
 
 
 @lru_cache(maxsize=1024)
-def blocking(x: Contraction, target: CodegenTarget, most_columns: int = 0) -> Blocking:
+def blocking(x: Contraction, target: CodegenTarget, most_columns: float = inf) -> Blocking:
     """The best block for a contraction whose vectors run along the last column axis.
 
-    It has at most `most_columns` columns; 0: any number.
+    It has at most `most_columns` columns, or one vector.
     """
     width = lanes_of(target, x.type.bits)
     while width > 4 and width // 2 >= _column(x).size:
         width //= 2  # some machines execute two of half the width at once
-    most = most_columns // width if most_columns else _VECTORS[-1]
-    options = sorted(_options(x, target, width, most), key=attrgetter("cycles"))
+    options = sorted(_options(x, target, width, most_columns), key=attrgetter("cycles"))
     least = options[0].cycles * _slowed(options[0], x, target.costs)
     near: dict[tuple[int, int], tuple[float, Blocking]] = {}
     for option in options:
@@ -97,22 +99,24 @@ def blocking(x: Contraction, target: CodegenTarget, most_columns: int = 0) -> Bl
     return (common or min(near.values(), key=itemgetter(0)))[1]
 
 
-def other_ways(x: Contraction, target: CodegenTarget, made: Blocking, most: int = 3) -> list[tuple[str, str]]:
+def other_ways(
+    x: Contraction, target: CodegenTarget, made: Blocking, most_columns: float = inf
+) -> list[tuple[str, str]]:
     """The next best blocks of other shapes, with their cycles relative to the chosen one."""
-    options = _options(x, target, made.width, _VECTORS[-1])
+    options = _options(x, target, made.width, most_columns)
     cycles = {str(o): o.cycles * _slowed(o, x, target.costs) for o in options}
     others = sorted((c, way) for way, c in cycles.items() if way != str(made))
-    return [(way, f"{c / made.cycles:.2f} times the cycles") for c, way in others[:most]]
+    return [(way, f"{c / made.cycles:.2f} times the cycles") for c, way in others[:_OTHERS]]
 
 
 def _column(x: Contraction) -> ContractionAxis:
     return x.columns[-1] if x.columns else ContractionAxis(1)
 
 
-def _options(x: Contraction, target: CodegenTarget, width: int, most: int) -> Iterator[Blocking]:
-    """Yield the blocks of at most that many vectors whose sums fit the registers."""
+def _options(x: Contraction, target: CodegenTarget, width: int, most_columns: float) -> Iterator[Blocking]:
+    """Yield the blocks whose sums fit the registers."""
     for vectors in _VECTORS:
-        if vectors > -(-_column(x).size // width) or vectors > max(most, 1):
+        if vectors > -(-_column(x).size // width) or vectors * width > max(most_columns, width):
             continue
         limit = (target.vector_registers - vectors - 1) // vectors // (2 if x.is_complex else 1)
         axes = list(enumerate(x.rows)) or [(-1, ContractionAxis(1))]
@@ -130,13 +134,21 @@ def _option(x: Contraction, block: tuple[int, int, int, int], vectors: int, widt
     tiles *= x.column_count // column.size * max(1, -(-column.size // (width * vectors)))
     parts = 2 if x.is_complex else 1
     sums = rows * vectors * parts
-    # As many loads per cycle as multiply-adds; fewer than four sums are bound by latency; lines of
-    # b come from the L2 cache.
-    step = max(sums, parts * rows + vectors, 4.0 if sums < 4 else 0.0)
     is_far = x.depth_count * vectors > costs.first_cache_sets * costs.first_cache_ways // 2
-    step += vectors * (1.0 if is_far else 0.3) + rows * costs.row_cycles
+    step = step_cycles(rows, vectors, costs, parts, is_far=is_far)
     cycles = tiles * (step * x.depth_count + 2 * sums + costs.tile_cycles)
     return Blocking(*block, vectors, width, cycles * (1 + 0.001 / sums), tiles)
+
+
+def step_cycles(rows: int, vectors: int, costs: Costs, parts: int = 1, *, is_far: bool) -> float:
+    """The cycles of a step of depth of a tile, whose numbers have `parts`.
+
+    There are as many loads per cycle as multiply-adds; fewer than four sums are bound by latency;
+    lines of b that are far come from the L2 cache.
+    """
+    sums = rows * vectors * parts
+    step = max(sums, parts * rows + vectors, 4.0 if sums < 4 else 0.0)
+    return step + vectors * (1.0 if is_far else 0.3) + rows * costs.row_cycles
 
 
 def _slowed(made: Blocking, x: Contraction, costs: Costs) -> float:

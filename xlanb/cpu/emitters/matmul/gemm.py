@@ -6,7 +6,7 @@ Threads share the blocks.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
+from math import inf, prod
 
 from xlanb.codegen import costs
 from xlanb.codegen.function import Function
@@ -77,10 +77,11 @@ def _copied(f: Function, name: str, copy: Copy, source: Value, scratch: Value) -
 
 def _tiles(f: Function, x: Contraction, places: Places, *, panels: bool) -> None:
     target = f.target
-    made = blocking(x, target, most_columns(x) if panels else 0)
+    most = most_columns(x) if panels else inf
+    made = blocking(x, target, most)
     if f.module.debug:
         why = f"{made.cycles:.3g} cycles for {made.tiles} tiles"
-        f.decided("tile", str(made), why, other_ways(x, target, made))
+        f.decided("tile", str(made), why, other_ways(x, target, made, most))
     column = x.columns[-1] if x.columns else ContractionAxis(1, 0, 1, 1)
     width = made.width
     vectors = min(made.vectors, -(-column.size // width))

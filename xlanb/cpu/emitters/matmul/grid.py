@@ -97,8 +97,12 @@ def call_part(
     Its context is a table of `words`, then the addresses `places`. Threads share the calls if that
     pays.
     """
-    context, zero = context_of(table(f.module, words)(f), *places), f.zero(I64)
-    shared = is_shared(f, count, nanoseconds)
+    share(f, name, context_of(table(f.module, words)(f), *places), count, nanoseconds)
+
+
+def share(f: Function, name: str, context: Value, count: int, nanoseconds: float) -> None:
+    """The same with a context of any form."""
+    shared, zero = is_shared(f, count, nanoseconds), f.zero(I64)
     note(f, count, nanoseconds, shared=shared)
     if not shared:
         f.call_own(name, context, zero, f.value(count), zero)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from xlanb.codegen.elements import memory
-from xlanb.codegen.function import Function, Parameter
+from xlanb.codegen.function import Function
 from xlanb.codegen.groups import Group
 from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
@@ -26,17 +26,12 @@ from xlanb.codegen.routines import routine
 from xlanb.codegen.types import I32, I64, PTR
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.copies import transposed
+from xlanb.cpu.emitters.matmul.grid import PART
 from xlanb.cpu.emitters.matmul.lanes import Lanes
 from xlanb.cpu.emitters.matmul.shared import types_text
 from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
-PART = (
-    Parameter(PTR, "context", "noalias readonly"),
-    Parameter(I64, "lo"),
-    Parameter(I64, "hi"),
-    Parameter(I64, "slot"),
-)
 WORDS = ("source", "target", "unit_step", "step", "units", "depth", "panel")
 """The context: addresses; byte strides between rows (columns) and between steps of depth; the
 number of rows and their depth; bytes of a panel.
@@ -284,4 +279,4 @@ class _Panel:
         return [Pointer(row, kind).load(0, count, mask).bits_as(self.lanes) for row in rows]
 
 
-__all__ = ["PART", "WORDS", "Packing", "packing_routine"]
+__all__ = ["WORDS", "Packing", "packing_routine"]

@@ -203,7 +203,7 @@ def _fits_panels(x: Contraction) -> bool:
     column = x.columns[-1]
     if column.b != 1 and (has_pairs(x) or x.type.is_complex):
         return False
-    return column.size >= _PANEL <= most_columns(x) and x.row_count > _LANES
+    return min(column.size, most_columns(x)) >= _PANEL and x.row_count > _LANES
 
 
 def most_columns(x: Contraction) -> int:

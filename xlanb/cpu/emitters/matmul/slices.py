@@ -1,16 +1,17 @@
-"""The slices of depth of a large product, and routines over panels that threads share."""
+"""The slices of depth of a large product, and how they are packed and divided into blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from xlanb.codegen.function import PARALLEL, Function, Ix
+from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.memory import Pointer
-from xlanb.codegen.parallel import chunks, is_shared, note
 from xlanb.codegen.places import displaced
 from xlanb.codegen.types import I8, I64
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.matmul.blocks import Blocks
+from xlanb.cpu.emitters.matmul.grid import share
+from xlanb.cpu.emitters.matmul.packing import WORDS, Packing, packing_routine
 from xlanb.shape import PrimitiveType
 
 
@@ -51,23 +52,42 @@ class Slices:
         return (x.c_type, self.c, x.rows[0].c) if is_last else (self.sum_type, self.sums, self.sum_row)
 
 
+def pack(
+    f: Function, p: Packing, places: tuple[Value, Value], axis: tuple[int, int, int], depth: int, element_ns: float
+) -> None:
+    """Pack a slice of an operand, from one place to another; threads share its panels.
+
+    `axis` has the number of units, and the elements between units and between steps of depth; an
+    element takes `element_ns`.
+    """
+    (source, target), (units, unit_step, step), item = places, axis, p.source_type.byte_size
+    words: dict[str, Value | int] = {
+        "source": source,
+        "target": target,
+        "unit_step": unit_step * item,
+        "step": step * item,
+        "units": units,
+        "depth": depth,
+        "panel": p.panel_bytes(depth),
+    }
+    context = filled(f, f.alloca(I64, len(WORDS)), WORDS, words)
+    share(f, packing_routine(f.module, p), context, -(-units // p.units), p.units * depth * element_ns)
+
+
+def divided(down: int, across: int, most: int, threads: int) -> tuple[int, int]:
+    """The size of blocks of `down` by `across`: at most `most` high, enough of them for threads."""
+    tall = min(down, most)
+    tall = -(-down // -(-down // tall))
+    groups = -(-down // tall)
+    parts = threads * 16 if threads > 1 else 1
+    return tall, -(-across // max(1, min(across, -(-parts // groups))))
+
+
 def filled(f: Function, context: Value, names: Sequence[str], words: Mapping[str, Value | int]) -> Value:
     """A context filled with these words."""
     for k, name in enumerate(names):
         set_word(f, context, k, words[name])
     return context
-
-
-def share(f: Function, name: str, context: Value, count: int, nanoseconds: float) -> None:
-    """Run a routine over 0..count; threads share it if that pays."""
-    shared, zero = is_shared(f, count, nanoseconds), f.zero(I64)
-    note(f, count, nanoseconds, shared=shared)
-    if not shared:
-        f.call_own(name, context, zero, f.value(count), zero)
-        return
-    f.module.declare("void", PARALLEL, "ptr, ptr, i64, i64, i64")
-    parts = f.value(chunks(f, count, nanoseconds))
-    f.call_own(PARALLEL, f.symbol(name), context, f.value(count), parts, f.value(f.target.threads))
 
 
 def set_word(f: Function, context: Value, k: int, word: Value | int) -> None:

@@ -30,12 +30,14 @@ from xlanb.codegen.places import displaced
 from xlanb.codegen.routines import routine
 from xlanb.codegen.types import I64, PTR
 from xlanb.codegen.values import Value
+from xlanb.cpu.emitters.matmul.blocking import step_cycles
 from xlanb.cpu.emitters.matmul.blocks import Blocks, group
 from xlanb.cpu.emitters.matmul.contraction import Contraction
+from xlanb.cpu.emitters.matmul.grid import PART, share
 from xlanb.cpu.emitters.matmul.lanes import Lanes, lanes_of
-from xlanb.cpu.emitters.matmul.packing import PART, WORDS, Packing, packing_routine
+from xlanb.cpu.emitters.matmul.packing import WORDS, Packing, packing_routine
 from xlanb.cpu.emitters.matmul.shared import types_text
-from xlanb.cpu.emitters.matmul.slices import Slices, filled, set_word, share
+from xlanb.cpu.emitters.matmul.slices import Slices, divided, filled, pack, set_word
 from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
@@ -283,12 +285,8 @@ def _made(blocks: Blocks, target: CodegenTarget) -> _BlockedProduct:
     panels = -(-x.row_count // units)
     if panels * a.panel_bytes(blocks.depth) > blocks.bytes[0]:
         raise AssertionError(f"{panels} panels of {units} rows by {blocks.depth} exceed their scratch memory")
-    tall = min(down, units // height * max(1, target.costs.block_bytes // a.panel_bytes(blocks.depth)))
-    tall = -(-down // -(-down // tall))
-    groups = -(-down // tall)
-    parts = target.threads * 16 if target.threads > 1 else 1
-    wide = -(-along // max(1, min(along, -(-parts // groups))))
-    return _BlockedProduct(a, b, height, tall, wide)
+    most = units // height * max(1, target.costs.block_bytes // a.panel_bytes(blocks.depth))
+    return _BlockedProduct(a, b, height, *divided(down, along, most, target.threads))
 
 
 def _tile_of(x: Contraction, target: CodegenTarget, width: int, g: Group | None) -> tuple[int, int]:
@@ -300,7 +298,7 @@ def _tile_of(x: Contraction, target: CodegenTarget, width: int, g: Group | None)
     height = min(heights or [width], key=lambda n: (-(-x.row_count // n) * (n + 0.4), -n))
 
     def cycles(rows: int, vectors: int) -> float:
-        return (rows * vectors + rows * target.costs.row_cycles + vectors) / (rows * vectors)
+        return step_cycles(rows, vectors, target.costs, is_far=True) / (rows * vectors)
 
     is_flat = g is None and target.vector_registers > prod(_FLAT) and cycles(*_FLAT) < cycles(height, _VECTORS)
     return _FLAT if is_flat else (height, _VECTORS)
@@ -325,7 +323,6 @@ class _BlocksEmitter:
     ) -> None:
         self.f, self.x, self.made = f, blocks.x, made
         self.slices = Slices(f, blocks, places, scratch)
-        self.packing = f.alloca(I64, len(WORDS))
         self.walk = f.alloca(I64, len(_BLOCK))
 
     def emit(self) -> None:
@@ -335,22 +332,10 @@ class _BlocksEmitter:
         """Emit slice `n`, of depth `size`."""
         f, x, made, slices = self.f, self.x, self.made, self.slices
         row, column, depth = x.rows[0], x.columns[0], x.depth[0]
-        item_a, item_b = x.a_type.byte_size, x.b_type.byte_size
+        item_b = x.b_type.byte_size
         a, b = slices.operands(n)
-        panels, down = -(-row.size // made.a.units), -(-row.size // made.height)
-        along = -(-column.size // made.b.units)
-        packing: dict[str, Value | int] = {
-            "source": a,
-            "target": slices.scratch,
-            "unit_step": row.a * item_a,
-            "step": depth.a * item_a,
-            "units": row.size,
-            "depth": size,
-            "panel": made.a.panel_bytes(size),
-        }
-        each = made.a.units * size * f.target.costs.moved_element_ns
-        share(f, packing_routine(f.module, made.a), filled(f, self.packing, WORDS, packing), panels, each)
-
+        down, along = -(-row.size // made.height), -(-column.size // made.b.units)
+        pack(f, made.a, (a, slices.scratch), (row.size, row.a, depth.a), size, f.target.costs.moved_element_ns)
         to, place, step = slices.result(n)
         tile = BlockTile(
             made.height,
