@@ -125,3 +125,42 @@ def test_hundreds_of_loops_get_no_passes_of_llvms(count: int, has_passes: bool) 
     assert main.ready is not has_passes
     assert ("alwaysinline" in main.text) is has_passes
     np.testing.assert_array_equal(exe(np.array([0, 1, 2, 3], np.float32)), [3, 4, 5, 6])
+
+
+def _repeated(elements: int) -> str:
+    """A tangent, and a loop that repeats it."""
+    array = f"f32[{elements}]"
+    return f"""HloModule repeated
+again {{
+  p = (s32[], {array}) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  x = {array} get-tuple-element(p), index=1
+  y = {array} tanh(x)
+  ROOT t = (s32[], {array}) tuple(next, y)
+}}
+few {{
+  p = (s32[], {array}) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  three = s32[] constant(3)
+  ROOT less = pred[] compare(i, three), direction=LT
+}}
+ENTRY e {{
+  a = {array} parameter(0)
+  first = {array} tanh(a)
+  zero = s32[] constant(0)
+  init = (s32[], {array}) tuple(zero, first)
+  w = (s32[], {array}) while(init), condition=few, body=again
+  ROOT r = {array} get-tuple-element(w), index=1
+}}
+"""
+
+
+@pytest.mark.parametrize(("elements", "inlined"), [(16, True), (1 << 12, False), (1 << 16, False)])
+def test_only_quick_kernels_are_inlined_in_loops(elements: int, inlined: bool) -> None:
+    exe = xlanb.compile(_repeated(elements))
+    main = next(u.text for u in exe.program.units() if "define void @run(" in u.text)
+    assert ("define internal void @y(" in main) is inlined
+    x = np.linspace(-3, 3, elements, dtype=np.float32)
+    np.testing.assert_allclose(exe(x), np.tanh(np.tanh(np.tanh(np.tanh(x)))), rtol=1e-5)

@@ -1,4 +1,4 @@
-"""What a loop's plan costs to make."""
+"""What a loop's plan costs to make, and what it says the loop costs."""
 
 from __future__ import annotations
 
@@ -49,3 +49,24 @@ def test_a_chain_of_normalizations_is_planned_in_quadratic_time(monkeypatch, cou
     bound = [i for i in entry if i.opcode is HloOpcode.PARAMETER]
     vector_plan.plan(bound, [(entry.root, ())])
     assert max(planned.values()) <= count + 1
+
+
+def test_a_shifted_operand_costs_no_arithmetic():
+    shifted = parse("""HloModule m
+ENTRY e {
+  a = f32[64] parameter(0)
+  low = f32[63] slice(a), slice={[0:63]}
+  high = f32[63] slice(a), slice={[1:64]}
+  two = f32[] constant(2)
+  twos = f32[63] broadcast(two), dimensions={}
+  m = f32[63] multiply(high, twos)
+  ROOT s = f32[63] add(low, m)
+}""").entry_computation
+    plain = parse("""HloModule m
+ENTRY e {
+  a = f32[63] parameter(0)
+  m = f32[63] multiply(a, a)
+  ROOT s = f32[63] add(a, m)
+}""").entry_computation
+    costs = [vector_plan.plan(c.parameters, [(c.root, ())]).nanoseconds for c in (shifted, plain)]
+    assert costs[0] == costs[1]

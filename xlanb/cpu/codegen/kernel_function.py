@@ -26,6 +26,11 @@ from xlanb.hlo.opcode import HloOpcode as Op
 
 ATTRIBUTES = 'nounwind "prefer-vector-width"="512"'
 _INLINE_LINES = 120
+_INLINE_WORK = 1 << 10
+"""Work (see xlanb.codegen.polling) from which on a call costs nothing in comparison.
+
+Code that is not inlined is compiled by several threads, and once for all its callers.
+"""
 
 
 def is_host_call(i: HloInstruction) -> bool:
@@ -81,9 +86,9 @@ class KernelFunction:
             self._emit_host_call()
         else:
             self._emit_kernel()
-        small = self._inline and self.f.size <= _INLINE_LINES
+        small = self.f.size <= _INLINE_LINES and self.work <= _INLINE_WORK and not self.f.outlined
         parameters = [Parameter(PTR, name, self._promise(place)) for place, name in self.slices.items()]
-        self.f.sign(parameters, f"{'alwaysinline' if small else 'noinline'} {ATTRIBUTES}")
+        self.f.sign(parameters, f"{'alwaysinline' if self._inline and small else 'noinline'} {ATTRIBUTES}")
 
     def _emit_kernel(self) -> None:
         i = self.instruction

@@ -31,6 +31,8 @@ HARD = frozenset(
         Op.ATAN2, Op.CBRT, Op.REMAINDER, Op.SINH, Op.COSH, Op.ASIN, Op.ACOS, Op.ATAN, Op.ASINH, Op.ACOSH, Op.ATANH,
     )
 )  # fmt: skip
+_FREE = frozenset({Op.CONSTANT, Op.BROADCAST, Op.SLICE, Op.RESHAPE, Op.BITCAST})
+"""Opcodes that only say which element is read."""
 
 
 @dataclass
@@ -127,7 +129,8 @@ def _fresh_run(p: VectorPlan, bound: Collection[HloInstruction], i: HloInstructi
         p.seen.add(i)
         _use(p, own, 0.0)
         p.hard = p.hard or i.opcode in HARD
-        p.nanoseconds += p.costs.function_ns if i.opcode in HARD else p.costs.operation_ns
+        if i.opcode not in _FREE:
+            p.nanoseconds += p.costs.function_ns if i.opcode in HARD else p.costs.operation_ns
     if i.opcode is Op.CONSTANT:
         return ALL
     if i.opcode is Op.BROADCAST:
