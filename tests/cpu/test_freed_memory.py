@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -94,8 +95,9 @@ def resident() -> int:
 
 
 def test_no_more_than_the_limit_is_kept(keep: Any) -> None:
-    keep(freed_memory.RESIDENT)
-    before, large = resident(), 48 << 20
+    large = 48 << 20
+    keep(large + (16 << 20))
+    before = resident()
     for size in range(large, large + 8 * 4096, 4096):  # sizes of other lists, which no later result has
         place = allocate(size)
         ctypes.memset(place, 1, size)
@@ -103,6 +105,55 @@ def test_no_more_than_the_limit_is_kept(keep: Any) -> None:
     assert resident() - before < 2 * large
     keep(0)
     assert resident() - before < large // 2
+
+
+def test_the_oldest_are_freed_first(keep: Any) -> None:
+    keep(3 * SIZE + SIZE // 2)
+    sizes = [SIZE - 16, SIZE - 8, SIZE, SIZE + 8]
+    places = {size: allocate(size) for size in sizes}
+    for size in sizes[:3]:
+        free(places[size], size)
+    assert allocate(sizes[0]) == places[sizes[0]]  # now it is the newest
+    free(places[sizes[0]], sizes[0])
+    free(places[sizes[3]], sizes[3])
+    for size in (sizes[0], sizes[2], sizes[3]):
+        assert allocate(size) == places[size]
+    keep(0)
+    for size in (sizes[0], sizes[2], sizes[3]):
+        free(places[size], size)
+
+
+def reclaimable() -> int:
+    """Bytes that the system may reclaim (see proc(5))."""
+    with open("/proc/self/smaps_rollup", encoding="ascii") as file:  # noqa: PTH123 - a file of the kernel
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith("LazyFree:"))
+
+
+def test_only_pages_that_nobody_took_for_long_may_be_reclaimed(keep: Any) -> None:
+    keep(1 << 30)
+    set_idle = bridge().code.function(freed_memory.IDLE, 1)
+    large, small = 64 << 20, 1 << 20
+    held = [(allocate(size), size) for size in (large, large + 4096, small)]
+    for place, size in held:
+        ctypes.memset(place, 1, size)
+    before = reclaimable()
+    try:
+        for place, size in held:  # all at once: none is idle
+            free(place, size)
+        assert reclaimable() - before < small
+        time.sleep(0.05)
+        set_idle(20_000_000)
+        assert allocate(small) == held[2][0]
+        free(held[2][0], small)
+        # the system counts large pages with a delay
+        assert large < reclaimable() - before < 2 * large + small // 2
+        place = allocate(large)
+        assert place == held[0][0]
+        ctypes.memset(place, 2, large)
+        assert ctypes.string_at(place + large - 8, 8) == b"\2" * 8
+        free(place, large)
+    finally:
+        set_idle(freed_memory.IDLE_NS)
 
 
 def test_reused_memory_is_cleared_for_calloc(keep: Any) -> None:

@@ -74,7 +74,7 @@ class Bridge:
         }
         objects = compile_units([Unit(text(target), ready=True, weight=0, everywhere=True)], target)
         own = {name: f"xlanb.memory.{name}" for name in result_memory.FUNCTIONS}
-        exports = [entry.CALL, entry.ENTRY, freed_memory.LIMIT, *guard.SYMBOLS, *own.values()]
+        exports = [entry.CALL, entry.ENTRY, freed_memory.LIMIT, freed_memory.IDLE, *guard.SYMBOLS, *own.values()]
         self.code = jit.LoadedCode(objects, exports, symbols)
         memory.connect({name: self.code.address(symbol) for name, symbol in own.items()})
         self.memory = memory
