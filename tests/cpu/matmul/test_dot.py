@@ -122,6 +122,30 @@ def test_narrow_operands_go_by_panels(check, types, sizes):
     assert ".panel" in check(text, shapes, types[:2]).llvm_ir
 
 
+@pytest.mark.parametrize("types", [("f32",) * 3, ("f64",) * 3, ("bf16",) * 3, ("c64",) * 3, ("s8", "s8", "s32")])
+@pytest.mark.parametrize(
+    ("sizes", "is_copied"),
+    [
+        ((1, 3, 3), False),
+        ((3, 2, 3), False),
+        ((3, 3, 1), False),
+        ((6, 5, 4), False),
+        ((8, 5, 3), False),
+        ((8, 3, 8), True),
+    ],
+)
+def test_a_few_results_are_sums_along_the_contraction(check, types, sizes, is_copied):
+    m, k, n = sizes
+    text = (
+        f"ENTRY e {{\n x = {types[0]}[50,{m},{k}] parameter(0)\n y = {types[1]}[50,{n},{k}] parameter(1)\n"
+        f" ROOT r = {types[2]}[50,{m},{n}] dot(x, y), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, "
+        "lhs_contracting_dims={2}, rhs_contracting_dims={2}\n}\n"
+    )
+    exe = check(text, ((50, m, k), (50, n, k)), types[:2])
+    if types[0] == "f32":
+        assert (exe.buffer_assignment.temp_size > 0) is is_copied
+
+
 @pytest.mark.parametrize("n", [672, 600, 1024])
 @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True)])
 def test_copies_in_panels_and_lines(build, n, transposed):

@@ -22,6 +22,10 @@ _LANES = 16
 """Lines of a copy are rounded up to this many elements, to allow whole vectors on any machine."""
 _SHORT = 4
 """The least depth at which sums along it pay for one or two rows."""
+_SHORTEST = 2
+"""The same for a few results, for which copying b does not pay."""
+_FEW_RESULTS, _FEW_COLUMNS = 24, 4
+"""The most results, and columns of more than two rows, that count as few; fewer rows: twice them."""
 _PANEL = 32
 """Columns of a copy's panels."""
 _IN_SEQUENCE = 64
@@ -71,9 +75,7 @@ def plan(x: Contraction) -> MatmulPlan | None:
     x = x.normalized() if x.type.is_complex else _along(x.normalized())
     if x.columns[-1].c != 1 if x.columns else x.rows:
         return None
-    inner = x.depth[-1] if x.depth else ContractionAxis(1)
-    along = inner.a == 1 and inner.b == 1 and inner.size >= (_LANES if x.row_count > 2 else _SHORT)
-    if along and (not x.columns or (x.columns[-1].b != 1 and x.row_count <= costs.COMMON.rowdot_rows)):
+    if _is_along(x) and (not x.columns or (x.columns[-1].b != 1 and x.row_count <= costs.COMMON.rowdot_rows)):
         return _in_parts(MatmulPlan(x, folds=True, blocks=_tiled(x) if x.type.is_integral else None))
     made = MatmulPlan(x, blocks=(blocks_of(x) if _wants_blocks(x) else None) or _tiled(x))
     if x.columns and not x.columns[-1].a and _wants_b(x):
@@ -136,6 +138,17 @@ def _along(x: Contraction) -> Contraction:
     if fast is None or x.columns or (fast.a, fast.b, fast.c) != (1, 1, 1):
         return x
     return replace(x, batch=x.batch[:-1], columns=(fast,))
+
+
+def _is_along(x: Contraction) -> bool:
+    """Whether both operands are contiguous along depth, and it is long enough for sums along it."""
+    inner = x.depth[-1] if x.depth else ContractionAxis(1)
+    rows, columns, least = x.row_count, x.column_count, _LANES
+    if rows * columns <= _FEW_RESULTS and columns <= (_FEW_COLUMNS if rows > 2 else 2 * _FEW_COLUMNS):
+        least = _SHORTEST
+    elif rows <= 2:
+        least = _SHORT
+    return inner.a == 1 and inner.b == 1 and inner.size >= least
 
 
 def _tiled(x: Contraction) -> Blocks | None:
