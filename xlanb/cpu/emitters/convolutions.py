@@ -27,7 +27,7 @@ from xlanb.cpu.emitters.conv.padded import PaddedInput, emit_padded, padded
 from xlanb.cpu.emitters.conv.phases import combinations, phases
 from xlanb.cpu.emitters.dots import place_of
 from xlanb.cpu.emitters.matmul.gemm import emit_contraction
-from xlanb.cpu.emitters.matmul.lanes import can_load
+from xlanb.cpu.emitters.matmul.lanes import Lanes, can_load, lanes_of
 from xlanb.cpu.emitters.matmul.literals import with_literal
 from xlanb.cpu.emitters.matmul.plan import MatmulPlan, plan
 from xlanb.hlo.instruction import HloInstruction
@@ -121,19 +121,32 @@ def _skip_padding(e: Elemental, i: HloInstruction, output: IrArray) -> None:
     A zero of the padding may have been multiplied by a weight of NaN or infinity.
     """
     f, shape = e.f, output.shape
-    count = shape.element_count
-    f.ready = f.calls_only = False
+    count, calculated = shape.element_count, Convolution.of(i).type
+    lanes = Lanes(f, calculated, lanes_of(f.target, calculated.bits))
+    f.calls_only = False
 
     def is_lost(q: Ix) -> Value:
         return real(output.load(Index(shape, flat=q))).is_nan()
 
-    with parallel(f, -(-count // _BLOCK), nanoseconds=f.target.costs.moved_element_ns * _BLOCK) as n:
-        low = f.mul(n, _BLOCK)
-        size = f.clamp(f.sub(count, low), 0, _BLOCK)
-        with f.carried(size, [f.const(I1, False)]) as loop:
-            loop.next = [loop.values[0] | is_lost(f.add(low, loop.index))]
-        with f.when(loop.values[0]), f.loop(size) as k:
+    def any_lost(low: Ix) -> Value:
+        """Whether any result of a whole block from `low` on is lost."""
+        with f.carried(_BLOCK // lanes.width, [f.zero(I1.times(lanes.width))]) as loop:
+            vector = lanes.load(shape.element_type, output.pointer, f.add(low, f.mul(loop.index, lanes.width)))
+            loop.next = [loop.values[0] | vector.is_nan()]
+        return f.any_of(loop.values[0])
+
+    def recompute(low: Ix, size: int) -> None:
+        with f.loop(size) as k:
             q = f.add(low, k)
             with f.when(is_lost(q)):
                 at = Index(shape, flat=q)
                 output.store(at, convolution_element(e, i, at))
+
+    blocks, left = divmod(count, _BLOCK)
+    if blocks:
+        with parallel(f, blocks, nanoseconds=f.target.costs.moved_element_ns * _BLOCK) as n:
+            low = f.mul(n, _BLOCK)
+            with f.when(any_lost(low)):
+                recompute(low, _BLOCK)
+    if left:
+        recompute(count - left, left)
