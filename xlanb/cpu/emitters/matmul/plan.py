@@ -25,7 +25,7 @@ _SHORT = 4
 _SHORTEST = 2
 """The same for a few results, for which copying b does not pay."""
 _FEW_RESULTS, _FEW_COLUMNS = 24, 4
-"""The most results, and columns of more than two rows, that count as few; fewer rows: twice them."""
+"""The most results, and columns of more than two rows (of fewer: twice as many), that are few."""
 _PANEL = 32
 """Columns of a copy's panels."""
 _IN_SEQUENCE = 64
