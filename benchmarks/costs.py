@@ -86,6 +86,35 @@ def repeated(n: int, rounds: int, opcode: str) -> str:
     )
 
 
+def exchanged(n: int, rounds: int) -> str:
+    """A loop over two arrays of n floats, whose body gives the second first, and one computed from
+    both, in reverse.
+    """
+    state = f"(s32[], f32[{n}], f32[{n}])"
+    parts = " ".join(
+        f"{name} = {shape} get-tuple-element(p), index={k}"
+        for k, (name, shape) in enumerate((("i", "s32[]"), ("x", f"f32[{n}]"), ("y", f"f32[{n}]")))
+    )
+    body = (
+        f"body {{ p = {state} parameter(0) {parts} c = s32[] constant(1) j = s32[] add(i, c) "
+        f"s = f32[{n}] reverse(y), dimensions={{0}} t = f32[{n}] tanh(s) z = f32[{n}] subtract(t, x) "
+        f"ROOT r = {state} tuple(j, y, z) }}"
+    )
+    condition = (
+        f"condition {{ p = {state} parameter(0) i = s32[] get-tuple-element(p), index=0 "
+        f"n = s32[] constant({rounds}) ROOT r = pred[] compare(i, n), direction=LT }}"
+    )
+    return module(
+        f"{body}\n{condition}",
+        f"x = f32[{n}] parameter(0)",
+        f"y = f32[{n}] parameter(1)",
+        "i = s32[] constant(0)",
+        f"t = {state} tuple(i, x, y)",
+        f"w = {state} while(t), condition=condition, body=body",
+        f"ROOT r = f32[{n}] get-tuple-element(w), index=2",
+    )
+
+
 def module(functions: str, *lines: str) -> str:
     """The text of a module."""
     return f"HloModule m\n{functions}\nENTRY e {{\n" + "\n".join(f"  {line}" for line in lines) + "\n}\n"
@@ -397,6 +426,7 @@ SHARED: dict[str, tuple[Texts, Sequence[Value]]] = {
     ),
     "repeated_part_ns": ([repeated(n, 100, "tanh") for n in (1 << 14, 3 << 14)], (1_000.0, 4_000.0)),
     "part_ns": ([elementwise(n, "tanh") for n in (1 << 17, 1 << 19)], (4_000.0, 16_000.0)),
+    "spread_copy_bytes": ([exchanged(n, 100) for n in (1 << 14, 1 << 15, 1 << 16)], (1 << 12, 1 << 30)),
     "parts_per_thread": ([elementwise(n, "tanh") for n in (1 << 17, 1 << 19)], (4, 16)),
     "shared_sum_elements": ([reduce(1, n, 1) for n in (1 << 15, 1 << 16, 1 << 17, 1 << 20)], (1 << 15, 1 << 18)),
     "block_elements": ([returned(n) for n in (1 << 20, 1 << 21, 1 << 22)], (1024, 16384)),

@@ -12,7 +12,7 @@ from xlanb.codegen.function import PARALLEL, Parameter
 from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.target import has_pool
 from xlanb.codegen.types import PTR
-from xlanb.cpu import objects
+from xlanb.cpu import compiler, objects
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.emitters.copies import emit_bytes
 from xlanb.cpu.runtime import pool
@@ -61,3 +61,55 @@ def test_a_result_that_is_an_argument_is_copied(backend, count):
     got = exe(x)
     np.testing.assert_array_equal(got, x)
     assert not np.shares_memory(got, x)
+
+
+def _exchanging(n: int) -> str:
+    """A loop over two arrays: five times (x, y) becomes (y, tanh(reversed y) - x)."""
+    state = f"(s32[], f32[{n}], f32[{n}])"
+    return f"""HloModule exchanging
+again {{
+  p = {state} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  x = f32[{n}] get-tuple-element(p), index=1
+  y = f32[{n}] get-tuple-element(p), index=2
+  back = f32[{n}] reverse(y), dimensions={{0}}
+  t = f32[{n}] tanh(back)
+  z = f32[{n}] subtract(t, x)
+  ROOT r = {state} tuple(next, y, z)
+}}
+few {{
+  p = {state} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  five = s32[] constant(5)
+  ROOT less = pred[] compare(i, five), direction=LT
+}}
+ENTRY e {{
+  x = f32[{n}] parameter(0)
+  y = f32[{n}] parameter(1)
+  zero = s32[] constant(0)
+  init = {state} tuple(zero, x, y)
+  w = {state} while(init), condition=few, body=again
+  x1 = f32[{n}] get-tuple-element(w), index=1
+  y1 = f32[{n}] get-tuple-element(w), index=2
+  ROOT r = (f32[{n}], f32[{n}]) tuple(x1, y1)
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("n", "threads", "shared"), [(1 << 8, 2, False), (1 << 16, 2, True), (1 << 16, 1, False), (40_001, 3, True)]
+)
+def test_threads_copy_in_a_loop_what_they_wrote(backend, monkeypatch, n, threads, shared):
+    target = replace(jit.host(), threads=threads)
+    monkeypatch.setattr(compiler, "_target", lambda _: target)
+    exe = backend(_exchanging(n))
+    assert ("call void @xlanb.copy" in exe.llvm_ir.partition("body")[2]) is shared
+    rng = np.random.default_rng(2)
+    x, y = (rng.standard_normal(n).astype(np.float32) for _ in range(2))
+    got = exe(x, y)
+    for _ in range(5):
+        x, y = y, np.tanh(y[::-1]) - x
+    for one, other in zip(got, (x, y), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)

@@ -21,12 +21,14 @@ class Costs(NamedTuple):
     # -- threads
     wake_ns: float = 25_000.0
     """The least work that justifies waking a thread."""
-    repeated_wake_ns: float = 5_000.0
+    repeated_wake_ns: float = 8_000.0
     """The same in a loop of the program: threads still spin after its previous iteration."""
     part_ns: float = 8_000.0
     """The smallest part worth claiming, beyond one per thread."""
     repeated_part_ns: float = 2_000.0
     """The same for work below `wake_ns`."""
+    spread_copy_bytes: int = 16 << 10
+    """A copy of this many bytes is shared in a loop by the threads that wrote them."""
     parts_per_thread: int = 8
     """Parts per thread into which a loop is divided, so that late threads do fewer."""
 

@@ -9,7 +9,7 @@ temp      the arena of the buffer assignment
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import field
 
 import numpy as np
@@ -20,7 +20,7 @@ from xlanb.analysis.dataflow import FORWARDING, is_plain_reshape
 from xlanb.analysis.while_loop import trip_count
 from xlanb.buffers.buffer_assignment import BufferAssignment, Slice
 from xlanb.buffers.heap_simulator import ALIGNMENT
-from xlanb.buffers.live_ranges import LiveRange, LoopState
+from xlanb.buffers.live_ranges import ElementCopy, LiveRange, LoopState
 from xlanb.codegen import polling
 from xlanb.codegen.elemental import UnplannedKernelError, array_of
 from xlanb.codegen.elements import load, real
@@ -178,6 +178,8 @@ class _ProgramEmitter:
         self._steps: list[ProgramStep] | None = []
         self._loop_of: dict[HloInstruction, LoopState] = {loop.instruction: loop for loop in self.flow.loops}
         self._choice_of = {c.instruction: c for c in self.flow.choices}
+        self._spread: set[HloInstruction] = set()
+        """Those whose kernels threads share."""
         self.depth = 0
         self._work = 0
         self._calls_out = False
@@ -248,9 +250,9 @@ class _ProgramEmitter:
         aligned = self.run.call(PTR, "llvm.ptrmask.p0.i64", beyond, self.run.const(I64, -ALIGNMENT))
         return address.by(aligned, ALIGNMENT - 1, -ALIGNMENT)
 
-    def _copy(self, target: Address, source: Address, size: int) -> None:
-        """Copy bytes between arrays that do not overlap."""
-        called = emit_bytes(self.run, target.value, source.value, size)
+    def _copy(self, target: Address, source: Address, size: int, *, spread: bool = False) -> None:
+        """Copy bytes between arrays that do not overlap (see emit_bytes)."""
+        called = emit_bytes(self.run, target.value, source.value, size, spread=spread)
         self._record(called, (target, source))
 
     def _clear(self, number: Address) -> None:
@@ -292,18 +294,31 @@ class _ProgramEmitter:
 
         First saves what later copies overwrite, then copies everything to its destination.
         """
-        copies = self.assignment.copies.get(position, ())
+        copies, place_of = self.assignment.copies.get(position, ()), self.assignment.slice_of_value
+        spread = self._spread_by(copies) if self.depth else set()
         where: dict[LiveRange, Address] = {}
         for c in copies:
             if c.source not in where:
-                where[c.source] = self._address(self.assignment.slice_of_value(c.source))
+                where[c.source] = self._address(place_of(c.source))
                 aside = self.assignment.staged.get((position, c.source))
                 if aside is not None:
                     target = self._address(aside)
-                    self._copy(target, where[c.source], c.source.size)
+                    self._copy(target, where[c.source], c.source.size, spread=place_of(c.source) in spread)
                     where[c.source] = target
         for c in copies:
-            self._copy(self._address(self.assignment.slice_of_value(c.target)), where[c.source], c.source.size)
+            target = self._address(place_of(c.target))
+            self._copy(target, where[c.source], c.source.size, spread=place_of(c.source) in spread)
+
+    def _spread_by(self, copies: Sequence[ElementCopy]) -> set[Slice]:
+        """The sources that threads wrote: in this iteration, or before a copy in the last one."""
+        place_of = self.assignment.slice_of_value
+        moves = [(place_of(c.source), place_of(c.target)) for c in copies]
+        found = {place_of(c.source) for c in copies if c.source.instruction in self._spread}
+        before = -1
+        while len(found) > before:
+            before = len(found)
+            found.update([target for source, target in moves if source in found])
+        return found
 
     # -- the program -------------------------------------------------------------------------------
 
@@ -439,6 +454,8 @@ class _ProgramEmitter:
         addresses = tuple(self._aligned(p) if p == scratch else self._address(p) for p in places)
         self._poll_before(kernel.work)
         self._calls_out |= "alwaysinline" not in kernel.function.attributes
+        if PARALLEL in kernel.function.symbols:
+            self._spread.add(i)
         before = self._cycles() if self.profile else None
         self.run.call_own(kernel.callee, *(a.value for a in addresses))
         self._record(kernel.callee, addresses)

@@ -97,17 +97,23 @@ def _moves(f: Function, copy: Copy, name: str, words: list[int], steps: dict[Con
     return CopyLoops(spans, name, words, 3 + elements * sizes[1] * f.target.costs.turned_byte_ns)
 
 
-def emit_bytes(f: Function, target: Value, source: Value, size: int) -> str | None:
+def emit_bytes(f: Function, target: Value, source: Value, size: int, *, spread: bool = False) -> str | None:
     """Copy bytes between arrays that do not overlap.
+
+    `spread` says that threads wrote the source, each a part, which is still in its cache: then they
+    share shorter copies too.
 
     Returns the name of the called function, or None if the copy is emitted inline.
     """
-    blocks, nanoseconds = -(-size // COMMON.block_elements), COMMON.block_elements * f.target.costs.turned_byte_ns
+    c = f.target.costs
+    blocks, nanoseconds = -(-size // COMMON.block_elements), COMMON.block_elements * c.turned_byte_ns
+    if spread and size >= c.spread_copy_bytes:
+        nanoseconds = max(nanoseconds, c.wake_ns / blocks)
     if not is_shared(f, blocks, nanoseconds):
         f.copy(target, source, size)
         return None
 
-    key, made = ("copy", size), f.module.made
+    key, made = ("copy", size, nanoseconds), f.module.made
     if key not in made:
         own = f.module.function(f"xlanb.copy.{size}", _PARAMETERS, ATTRIBUTES, "")
         made[key] = own.name
