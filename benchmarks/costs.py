@@ -336,6 +336,7 @@ def times(lanes: int) -> dict[str, tuple[Texts, Callable[[list[float]], float]]]
     digits = [(16.0 * 5 * n, 16.0 * 4 * 256) for n in (512, 2048)]
     return {
         "byte_ns": _slope(12 << 15, elementwise(1 << 15, "add"), elementwise(1 << 16, "add")),
+        "near_byte_ns": _slope(800 << 14, repeated(1 << 14, 100, "negate"), repeated(1 << 15, 100, "negate")),
         "far_byte_ns": _slope(16 << 20, dot(1024, 1, 1024), dot(5120, 1, 1024)),
         "operation_ns": _slope(
             60 << 13, elementwise(1 << 13, *["multiply", "add"] * 2), elementwise(1 << 13, *["multiply", "add"] * 32)

@@ -64,7 +64,20 @@ DOUBLE: dict[str, tuple[Reference, float]] = {
     "log1p": (np.log1p, 2.5),
     "tanh": (np.tanh, 3.0),
     "logistic": (_logistic, 3.0),
+    "sin": (np.sin, 0.9),
+    "cos": (np.cos, 0.9),
+    "tan": (np.tan, 2.1),
+    "cbrt": (np.cbrt, 0.8),
+    "asin": (np.arcsin, 1.1),
+    "acos": (np.arccos, 1.1),
+    "atan": (np.arctan, 1.0),
+    "asinh": (np.arcsinh, 3.5),
+    "acosh": (np.arccosh, 3.5),
+    "atanh": (np.arctanh, 3.5),
+    "sinh": (np.sinh, 2.8),
+    "cosh": (np.cosh, 2.8),
 }
+DOUBLE_PAIRS: dict[str, tuple[Reference, float]] = {"pow": (np.power, 1.7), "atan2": (np.arctan2, 1.5)}
 
 
 @cache
@@ -160,6 +173,25 @@ def test_vectors_of_f64_are_within_the_stated_bounds(name: str) -> None:
     x = np.concatenate([every, rng.standard_normal(60_000) * 10.0 ** rng.uniform(-15, 3, 60_000)])
     with np.errstate(all="ignore"):
         assert largest_error(apply(name, 8, x), reference(x.astype(np.longdouble))) <= bound
+
+
+@pytest.mark.parametrize("name", DOUBLE_PAIRS)
+def test_vectors_of_pairs_of_f64_are_within_the_stated_bounds(name: str) -> None:
+    if np.finfo(np.longdouble).nmant <= 52:
+        pytest.skip("no type wider than f64 to compare with")
+    reference, bound = DOUBLE_PAIRS[name]
+    rng = np.random.default_rng(3)
+    every = np.arange(0, (1 << 64) - 1, (1 << 64) // 60_013, dtype=np.uint64).view(np.float64)
+    x = np.concatenate([every, rng.uniform(0.01, 30, 60_000)])
+    y = np.concatenate([rng.permutation(every), rng.uniform(-30, 30, 60_000)])
+    with np.errstate(all="ignore"):
+        want = reference(x.astype(np.longdouble), y.astype(np.longdouble))
+        assert largest_error(apply(name, 8, x, y), want) <= bound
+
+
+def test_erf_of_vectors_of_f64_is_near_scipys() -> None:
+    x = np.concatenate([np.linspace(-7, 7, 4_001), [0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, 1e300]])
+    assert largest_error(apply("erf", 8, x), scipy.special.erf(x).astype(np.longdouble)) <= 4
 
 
 OPCODES = {

@@ -35,6 +35,8 @@ class Costs(NamedTuple):
     # -- elements
     byte_ns: float = 0.05
     """Reading or writing a byte."""
+    near_byte_ns: float = 0.0125
+    """The same in a loop of the program, whose arrays stay in the cache between iterations."""
     far_byte_ns: float = 0.03
     """Reading a byte of an array that exceeds `near_bytes`, if nothing is computed."""
     near_bytes: int = 1 << 19
@@ -235,8 +237,8 @@ COMMON = Costs()
 
 BY_FAMILY = frozenset(
     (
-        "byte_ns", "far_byte_ns", "near_bytes", "operation_ns", "function_ns", "moved_element_ns", "turned_byte_ns",
-        "part_ns", "cycle_ns", "tile_cycles", "row_cycles",
+        "byte_ns", "near_byte_ns", "far_byte_ns", "near_bytes", "operation_ns", "function_ns", "moved_element_ns",
+        "turned_byte_ns", "part_ns", "cycle_ns", "tile_cycles", "row_cycles",
         "block_bytes", "first_cache_sets", "first_cache_ways", "crowded", "scattered", "independent_sums",
     )
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Scalar functions of f64 for targets without a C library, such as GPUs.
+"""Functions of f64: of vectors, and of scalars for targets without a C library, such as GPUs.
 
 Sine, cosine, tangent: Cody and Waite's reduction in three parts of pi / 2 up to a million, beyond
 that Payne and Hanek's with the bits of 2 / pi, then the kernels of Sun's fdlibm, as are the arcus
@@ -15,8 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from xlanb.codegen.control import rarely
+from xlanb.codegen.lanes import varies
 from xlanb.codegen.math import double
-from xlanb.codegen.math.common import INFINITY, NAN, as_i64, horner, log1p
+from xlanb.codegen.math.common import INFINITY, NAN, SHIFT, SHIFT_BITS, as_i64, horner, library, log1p
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.types import DOUBLE, FLOAT, I1, I64, integer
 from xlanb.codegen.values import Value
@@ -161,12 +163,16 @@ def _plus(a: _Pair, b: _Pair) -> _Pair:
 # -- sine, cosine, tangent -------------------------------------------------------------------------
 
 
-def _reduced(x: Value) -> tuple[Value, Value, Value]:
-    """(quadrant as an i64, r, the rounding error of r) with x = quadrant * pi / 2 + r."""
+def _turned(x: Value, name: str, of: Callable[[Value, Value, Value], Value]) -> Value:
+    """`of(n, r, low)` with x = n * pi / 2 + r + low, n an i64 and low the rounding error of r.
+
+    `name` is the function of the C library that computes the same; vectors use it for large angles.
+    """
     f = x.function
-    large = abs(x) >= _LARGEST_REDUCED
-    quadrant, high, low = f.choose(large & (abs(x) < INFINITY), lambda: _reduced_large(x), lambda: _reduced_small(x))
-    return quadrant, high, low
+    large = (abs(x) >= _LARGEST_REDUCED) & (abs(x) < INFINITY)
+    if varies(x) and f.target.has_c_library:
+        return rarely(f, large, of(*_reduced_small(x)), lambda: library(name, x))
+    return of(*f.choose(large, lambda: _reduced_large(x), lambda: _reduced_small(x)))
 
 
 def _reduced_small(x: Value) -> list[Value]:
@@ -179,8 +185,7 @@ def _reduced_small(x: Value) -> list[Value]:
     rest = rest - low
     rest = _fma(n, -_PI_2[2], rest)
     whole = r + rest
-    count = n.compare("ord", "eq", n).select(n, 0.0).cast("fptosi", I64)
-    return [count, whole, (r - whole) + rest]
+    return [as_i64(n + SHIFT), whole, (r - whole) + rest]
 
 
 def _reduced_large(x: Value) -> list[Value]:
@@ -234,26 +239,32 @@ def _cosine(r: Value, low: Value) -> Value:
 
 def sin(x: Value) -> Value:
     """The sine."""
-    n, r, low = _reduced(x)
-    made = n.trunc(I1).select(_cosine(r, low), _sine(r, low))
-    made = n.lshr(1).trunc(I1).select(-made, made)
-    return x.equals(0.0).select(x, made)
+
+    def of(n: Value, r: Value, low: Value) -> Value:
+        made = n.trunc(I1).select(_cosine(r, low), _sine(r, low))
+        return n.lshr(1).trunc(I1).select(-made, made)
+
+    return x.equals(0.0).select(x, _turned(x, "sin", of))
 
 
 def cos(x: Value) -> Value:
     """The cosine."""
-    n, r, low = _reduced(x)
-    made = n.trunc(I1).select(_sine(r, low), _cosine(r, low))
-    return (n + 1).lshr(1).trunc(I1).select(-made, made)
+
+    def of(n: Value, r: Value, low: Value) -> Value:
+        made = n.trunc(I1).select(_sine(r, low), _cosine(r, low))
+        return (n + 1).lshr(1).trunc(I1).select(-made, made)
+
+    return _turned(x, "cos", of)
 
 
 def tan(x: Value) -> Value:
     """The tangent."""
-    n, r, low = _reduced(x)
-    sine, cosine = _sine(r, low), _cosine(r, low)
-    odd = n.trunc(I1)
-    made = odd.select(cosine, sine) / odd.select(-sine, cosine)
-    return x.equals(0.0).select(x, made)
+
+    def of(n: Value, r: Value, low: Value) -> Value:
+        sine, cosine, odd = _sine(r, low), _cosine(r, low), n.trunc(I1)
+        return odd.select(cosine, sine) / odd.select(-sine, cosine)
+
+    return x.equals(0.0).select(x, _turned(x, "tan", of))
 
 
 # -- powers ----------------------------------------------------------------------------------------
@@ -265,8 +276,8 @@ def _log(x: Value) -> _Pair:
     tiny = x < 2.0**-1022
     bits = as_i64(tiny.select(x * 2.0**54, x))
     k = (bits - 0x3FE6A09E667F3BCD) >> 52
-    r = (bits - (k << 52)).bits_as(DOUBLE) - 1.0
-    power = (k - tiny.select(f.const(I64, 54), 0)).cast("sitofp", DOUBLE)
+    r = (bits - (k << 52)).bits_as(x.type) - 1.0
+    power = (k + SHIFT_BITS).bits_as(x.type) - tiny.select(f.const(DOUBLE, SHIFT + 54), SHIFT)
     bottom, lost = _sum(f.const(DOUBLE, 2.0), r)
     u = 2.0 * r / bottom
     error = _fma(-u, bottom, 2.0 * r) - u * lost
@@ -447,14 +458,14 @@ def erf(x: Value) -> Value:
     f, a = x.function, abs(x)
     count = len(_ERF) // (_ERF_DEGREE + 1)
     inside = a < _ERF_STEP * (count + 1)
-    interval = (inside.select(a, _ERF_STEP) * (1 / _ERF_STEP)).cast("fptosi", I64).smax(1)
-    middle = (interval.cast("sitofp", DOUBLE) + 0.5) * _ERF_STEP
-    table = f.table("xlanb.table.erf", DOUBLE, _ERF)
-    row = Pointer(table, DOUBLE).by((interval - 1) * (_ERF_DEGREE + 1))
-    t = inside.select(a, 0.0) - middle
-    total = row[0]
+    whole = f.intrinsic("trunc", inside.select(a, _ERF_STEP) * (1 / _ERF_STEP))
+    whole = (whole < 1.0).select(1.0, whole)
+    first = (as_i64(whole + SHIFT) - (SHIFT_BITS + 1)) * (_ERF_DEGREE + 1)
+    table = Pointer(f.table("xlanb.table.erf", DOUBLE, _ERF), DOUBLE)
+    t = inside.select(a, 0.0) - (whole + 0.5) * _ERF_STEP
+    total = table[first]
     for k in range(1, _ERF_DEGREE + 1):
-        total = _fma(total, t, row[k])
+        total = _fma(total, t, table[first + k])
     small = x * horner(a * a, _ERF_SMALL)
     made = (a < _ERF_STEP).select(small, inside.select(total, 1.0).with_sign_of(x))
     return x.is_nan().select(x, made)
@@ -508,6 +519,6 @@ def function(name: str, *arguments: Value) -> Value:
     """A function of floats or doubles by its C name; floats are computed in doubles and rounded."""
     if name == "log1p":
         return log1p(arguments[0], double.log)
-    if arguments[0].type.bits == 64:
+    if arguments[0].type.scalar.bits == 64:
         return _FUNCTIONS[name](*arguments)
     return _FUNCTIONS[name](*(a.cast("fpext", DOUBLE) for a in arguments)).cast("fptrunc", FLOAT)

@@ -13,7 +13,7 @@ from xlanb.codegen.lanes import split
 from xlanb.codegen.nest import Nest, Tail, Vectors, nested
 from xlanb.codegen.parallel import parallel
 from xlanb.cpu.emitters.rows import row_index, rows_of, unshaped
-from xlanb.cpu.emitters.vector_plan import VectorPlan, plan
+from xlanb.cpu.emitters.vector_plan import VectorPlan, costs_in, plan
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape
@@ -50,7 +50,7 @@ class _Loops:
         self.shape: ArrayShape = group[0][2].shape
         self.order = list(reversed(order(self.shape)))
         self.sizes = tuple(self.shape.dimensions[d] for d in self.order)
-        self.plan: VectorPlan = plan(e.bindings, [(i, leaf) for i, leaf, _ in group], e.f.target.costs)
+        self.plan: VectorPlan = plan(e.bindings, [(i, leaf) for i, leaf, _ in group], costs_in(e.f))
         root = group[0][0]
         self.rows = rows_of(root, self.shape, self.plan.run, e.bindings) if len(group) == 1 else None
         self.pointers = [array.pointer for _, _, array in group]

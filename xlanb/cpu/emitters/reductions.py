@@ -17,7 +17,7 @@ from xlanb.codegen.parallel import is_shared, parallel
 from xlanb.codegen.types import I64
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.variadic import VariadicPairs, choice
-from xlanb.cpu.emitters.vector_plan import VectorPlan, plan
+from xlanb.cpu.emitters.vector_plan import VectorPlan, costs_in, plan
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
@@ -201,7 +201,7 @@ class AlongRows:
         return found[0] if vectorize(f, count, write) else None
 
     def _plan(self) -> VectorPlan:
-        return plan(self.e.bindings, [(i, ()) for i in self.reducer.inputs], self.e.f.target.costs)
+        return plan(self.e.bindings, [(i, ()) for i in self.reducer.inputs], costs_in(self.e.f))
 
     def _nest(self, p: VectorPlan) -> Nest:
         sizes = tuple(self._sizes([*self.slow, *self.fast]))

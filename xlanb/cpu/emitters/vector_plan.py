@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import field
+from functools import lru_cache
 
 from xlanb.codegen.costs import COMMON, Costs
 from xlanb.codegen.elemental import Leaf, array_of, elementwise_chain
 from xlanb.codegen.elements import part
+from xlanb.codegen.function import Function
 from xlanb.codegen.indexing import order, same_order
 from xlanb.cpu.emitters.variadic import choice
 from xlanb.hlo.instruction import HloInstruction
@@ -87,6 +89,16 @@ def plan(
     return made
 
 
+def costs_in(f: Function) -> Costs:
+    """The costs of a function's loops."""
+    return _near(f.target.costs) if f.repeats else f.target.costs
+
+
+@lru_cache
+def _near(costs: Costs) -> Costs:
+    return costs._replace(byte_ns=costs.near_byte_ns)
+
+
 def _use(p: VectorPlan, shape: ArrayShape, bytes_: float) -> None:
     t = part(shape.element_type)
     bits = 8 if t is PrimitiveType.PRED else 32 if t.is_floating and t.bits < 32 else max(8, t.bits)
@@ -130,7 +142,7 @@ def _fresh_run(p: VectorPlan, bound: Collection[HloInstruction], i: HloInstructi
         _use(p, own, 0.0)
         p.hard = p.hard or i.opcode in HARD
         if i.opcode not in _FREE:
-            p.nanoseconds += p.costs.function_ns if i.opcode in HARD else p.costs.operation_ns
+            p.nanoseconds += _calculation_ns(p.costs, i.opcode, part(own.element_type).bits)
     if i.opcode is Op.CONSTANT:
         return ALL
     if i.opcode is Op.BROADCAST:
@@ -152,6 +164,15 @@ def _operand_run(p: VectorPlan, bound: Collection[HloInstruction], o: HloInstruc
         return 1
     run = _run(p, bound, o, ())
     return run if not array_of(o).dimensions or same_order(array_of(o), shape) else min(run, 1)
+
+
+def _calculation_ns(costs: Costs, opcode: Op, bits: int) -> float:
+    """The time of an operation on an element: vectors hold fewer wide ones.
+
+    Functions of f64 need twice the terms, too.
+    """
+    wide = max(1.0, bits / 32)
+    return costs.function_ns * wide * wide if opcode in HARD else costs.operation_ns * wide
 
 
 def _is_row_major(shape: ArrayShape) -> bool:

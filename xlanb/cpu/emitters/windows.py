@@ -24,7 +24,7 @@ from xlanb.codegen.nest import Nest, Tail, Vectors, nested
 from xlanb.codegen.values import Value
 from xlanb.codegen.views import array_in_order
 from xlanb.cpu.emitters.reductions import Reducer
-from xlanb.cpu.emitters.vector_plan import plan
+from xlanb.cpu.emitters.vector_plan import costs_in, plan
 from xlanb.hlo.attributes import WindowDimension
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class _WindowFolds:
         self.dims = list(reversed(order(self.result)))
         self.windowed = [d for d in reversed(self.source.minor_to_major) if not self._is_plain(d)]
         self.volume = math.prod(w.size for w in self.window)
-        p = plan(k.e.bindings, [(o, ()) for o in self.reducer.inputs], k.f.target.costs)
+        p = plan(k.e.bindings, [(o, ()) for o in self.reducer.inputs], costs_in(k.f))
         self.vectors = Vectors(*p.vectors(k.f.target.vector_bits))
         self.lanes = self.vectors.lanes
 
