@@ -99,7 +99,7 @@ ENTRY e {{
 
 
 @pytest.mark.parametrize(
-    ("n", "threads", "shared"), [(1 << 8, 2, False), (1 << 16, 2, True), (1 << 16, 1, False), (40_001, 3, True)]
+    ("n", "threads", "shared"), [(1 << 8, 2, False), (1 << 16, 2, True), (1 << 16, 1, False), (100_001, 3, True)]
 )
 def test_threads_copy_in_a_loop_what_they_wrote(backend, monkeypatch, n, threads, shared):
     target = replace(jit.host(), threads=threads)

@@ -50,3 +50,40 @@ def test_types_whose_names_begin_alike_have_tables_of_their_own() -> None:
     a = np.arange(40).astype(ml_dtypes.float8_e4m3fn)
     b = np.arange(40).astype(ml_dtypes.float8_e4m3)
     np.testing.assert_array_equal(exe(a, b), a.astype(np.float32) + b.astype(np.float32))
+
+
+@pytest.mark.parametrize(("t", "dtype"), [("bf16", ml_dtypes.bfloat16), ("f16", np.float16)])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((4000,), (0,)),
+        ((3, 2000), (1,)),
+        ((2000, 3), (0,)),
+        ((900, 70), (0,)),
+        ((7, 30, 20), (0, 2)),
+        ((64, 32), (0, 1)),
+    ],
+)
+def test_sums_of_narrow_floats_are_rounded_once(
+    t: str, dtype: type, shape: tuple[int, ...], axes: tuple[int, ...]
+) -> None:
+    sizes = ",".join(map(str, shape))
+    kept = ",".join(str(n) for d, n in enumerate(shape) if d not in axes)
+    text = f"""HloModule m
+add {{
+  a = {t}[] parameter(0)
+  b = {t}[] parameter(1)
+  ROOT s = {t}[] add(a, b)
+}}
+ENTRY e {{
+  x = {t}[{sizes}] parameter(0)
+  m = {t}[{sizes}] negate(x)
+  zero = {t}[] constant(0)
+  r = {t}[{kept}] reduce(m, zero), dimensions={{{",".join(map(str, axes))}}}, to_apply=add
+  ROOT d = {t}[{kept}] add(r, r)
+}}
+"""
+    x = np.random.default_rng(7).uniform(0, 1, shape).astype(dtype)
+    want = (-2 * x.astype(np.float64).sum(axes)).astype(np.float32)
+    got = np.asarray(xlanb.compile(text)(x)).astype(np.float32)
+    np.testing.assert_allclose(got, want, rtol=float(ml_dtypes.finfo(dtype).eps))

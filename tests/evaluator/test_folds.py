@@ -60,10 +60,10 @@ def test_variadic_reduce_sequential_and_in_pairs(rng, size):
     np.testing.assert_array_equal(places, [2, 2, 2])
 
 
-def test_every_step_of_a_narrow_sum_is_rounded():
-    for t, dtype, stuck in (("bf16", ml_dtypes.bfloat16, 128), ("f16", np.float16, 1024)):
+def test_a_narrow_sum_is_rounded_once():
+    for t, dtype in (("bf16", ml_dtypes.bfloat16), ("f16", np.float16)):
         text = f"HloModule m\n{ADD}ENTRY e {{ x = f32[4000] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[] reduce(x, z), dimensions={{0}}, to_apply=c }}"
-        assert evaluate(text.replace("f32", t), np.full(4000, 0.5, dtype)) == stuck
+        assert evaluate(text.replace("f32", t), np.full(4000, 0.5, dtype)) == 2000
 
 
 def test_a_computation_that_is_no_monoid_folds_from_first_to_last():

@@ -78,23 +78,18 @@ class Monoid:
         zero = np.where(is_wanted.any(axis=axes), x.dtype.type(wanted), x.dtype.type(-wanted))
         return np.where(total == 0, zero, total)
 
-    def rounds(self, x: Array) -> bool:
-        """Whether every step of a reduction over x is rounded to a narrow float.
-
-        The order of the steps must then be kept.
-        """
-        return self.opcode in (HloOpcode.ADD, HloOpcode.MULTIPLY) and is_floating(x) and widen(x).dtype != x.dtype
-
     def accumulator(self, x: Array) -> Array:
-        """x in the type in which it is reduced.
-
-        Sums and products of f32 and c64 use the next wider type, of narrower floats their own.
-        """
+        """x in the type in which it is reduced: sums and products of numbers use the widest."""
         if self.opcode not in (HloOpcode.ADD, HloOpcode.MULTIPLY):
             return widen(x)
         if is_floating(x):
-            return x if self.rounds(x) else x.astype(np.float64)
+            return x.astype(np.float64)
         return x.astype(np.complex128) if is_complex(x) else widen(x)
+
+    def stored(self, x: Array) -> Array:
+        """x in the type in which updates are combined in memory: each rounds a narrow float."""
+        is_narrow = is_floating(x) and widen(x).dtype != x.dtype
+        return x if is_narrow and self.opcode in (HloOpcode.ADD, HloOpcode.MULTIPLY) else self.accumulator(x)
 
 
 def monoid(computation: HloComputation, *arrays: Array) -> Monoid | None:
@@ -172,20 +167,8 @@ def fold(
 
 
 def _fold_known(known: Monoid, x: Array, init: Array, axes: tuple[int, ...]) -> Array:
-    if known.rounds(x):
-        return _fold_rounding(known, x, init, axes)
-    wide = known.accumulator(x)
-    return narrow(known.combine(known.accumulator(init), known.reduce(wide, axes)), x.dtype)
-
-
-def _fold_rounding(known: Monoid, x: Array, init: Array, axes: tuple[int, ...]) -> Array:
-    """Reduce step by step from the initial value.
-
-    NumPy's own reduce would add f16 pairwise in f32.
-    """
-    line = _lines(x, axes)
-    steps = np.concatenate([np.broadcast_to(init, (1, *line.shape[1:])), line])
-    return np.asarray(known.ufunc.accumulate(steps, axis=0)[-1])
+    wide = known.reduce(known.accumulator(x), axes)
+    return narrow(known.combine(known.accumulator(init), wide), x.dtype)
 
 
 def _lines(x: Array, axes: tuple[int, ...]) -> Array:

@@ -194,8 +194,8 @@ def scatter_into(
         out[_last_at(places)[0]] = updates[0][_last_at(places)[1]]
         return (out,)
     if known is not None:
-        wide = np.array(known.accumulator(targets[0]))
-        known.ufunc.at(wide, places, known.accumulator(updates[0]))
+        wide = np.array(known.stored(targets[0]))
+        known.ufunc.at(wide, places, known.stored(updates[0]))
         out = narrow(wide, targets[0].dtype)
         return (out,)
     return _scatter_in_rounds(ev, computation, targets, places, updates)

@@ -35,12 +35,8 @@ class _RoundedBatchNorm:
         return [narrow(v, self.dtype).reshape(self.shape) for v in vectors]
 
     def total(self, v: Array) -> Array:
-        """The sum over all but the features; f16 is rounded after each step, as in reduce."""
-        if self.dtype != np.float16:
-            return narrow(v.sum(axis=self.axes, keepdims=True, dtype=np.float64), self.dtype)
-        lines = np.moveaxis(v, self.axes, range(len(self.axes))).reshape(-1, *(v.shape[d] for d in _kept(v, self.axes)))
-        zero = np.zeros((1, *lines.shape[1:]), self.dtype)
-        return np.asarray(np.add.accumulate(np.concatenate([zero, lines]), axis=0)[-1]).reshape(self.shape)
+        """The sum over all but the features, rounded once."""
+        return narrow(v.sum(axis=self.axes, keepdims=True, dtype=np.float64), self.dtype)
 
     def mean(self, v: Array) -> Array:
         """The mean over all but the features."""
@@ -50,10 +46,6 @@ class _RoundedBatchNorm:
         """1 / sqrt(variance + epsilon)."""
         wide = np.float32 if self.dtype == np.float16 else self.dtype
         return np.asarray((1 / np.sqrt((variance + self.epsilon).astype(wide))).astype(self.dtype))
-
-
-def _kept(v: Array, axes: tuple[int, ...]) -> list[int]:
-    return [d for d in range(v.ndim) if d not in axes]
 
 
 @rule("batch-norm-training")

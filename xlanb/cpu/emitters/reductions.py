@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from xlanb.codegen import costs
 from xlanb.codegen.elemental import Elemental, array_of, elemental, flat, pack
-from xlanb.codegen.elements import Element, is_narrow, load, store
+from xlanb.codegen.elements import Element, is_narrow, load, real, rounded, store
 from xlanb.codegen.folds import AnyOrder, simple_reducer, window_position
 from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, IrArray, order
@@ -32,8 +32,8 @@ class Reducer:
     """The inputs, initial values and step function of a reduce or reduce-window.
 
     The step is one operation (`one`), a choice between two pairs (`pairs`), or any other
-    computation. A narrow float is rounded after every step, as in XLA: a long sum in bf16 stops
-    growing once it is large. Programs that need accuracy sum in f32.
+    computation. `types` are those of the accumulators: sums and products of narrow floats are f32
+    and rounded once, by `results`, as in XLA's evaluator (its CPU code rounds partial results).
     """
 
     def __init__(self, e: Elemental, i: HloInstruction) -> None:
@@ -41,7 +41,10 @@ class Reducer:
         self.inputs, self.initial = i.operands[:count], i.operands[count:]
         self.source = array_of(self.inputs[0])
         self.types = [array_of(o).element_type for o in self.initial]
+        self._given = self.types
         op = simple_reducer(self.target) if count == 1 else None
+        if op in (Op.ADD, Op.MULTIPLY) and is_narrow(self.types[0]):
+            self.types = [T.F32]
         made = choice(self.target) if count == 2 else None
         self.one = AnyOrder(e.f, op, self.types[0], self.target.root.name) if op is not None else None
         self.pairs = VariadicPairs(e.f, made, self.types) if made is not None else None
@@ -67,13 +70,17 @@ class Reducer:
         f.restore(mark)
         return made
 
+    def results(self, accumulators: Sequence[Element]) -> list[Element]:
+        """The results for final accumulators."""
+        if self.types is self._given:
+            return list(accumulators)
+        return [rounded(self.e.f, t, real(a)) for t, a in zip(self._given, accumulators, strict=True)]
+
     @property
     def any_order(self) -> AnyOrder | VariadicPairs | None:
         """The combiner of two partial results that allows any order; None if the order matters."""
         if self.pairs is not None:
             return self.pairs if self.pairs.choice.any_order(self.instruction) else None
-        if self.one is not None and is_narrow(self.types[0]) and self.one.op in (Op.ADD, Op.MULTIPLY):
-            return None  # narrow floats are rounded after every step: in order
         return self.one
 
 
@@ -90,7 +97,7 @@ def _reduce(e: Elemental, i: HloInstruction, x: Index) -> Element | Sequence[Ele
     if not e.f.width:
         along = AlongRows(reducer, base)
         if along.pays:
-            made = along.reduce()
+            made = reducer.results(along.reduce())
             return made if i.shape.is_tuple else made[0]
     if e.f.ready and not e.f.width:
         e.f.ready = math.prod(source.dimensions[d] for d in i.dimensions) <= costs.COMMON.vector_sum_elements
@@ -101,7 +108,7 @@ def _reduce(e: Elemental, i: HloInstruction, x: Index) -> Element | Sequence[Ele
             where[d] = v
         return reducer.step(accumulators, reducer.elements(where))
 
-    made = e.fold([source.dimensions[d] for d in dims], reducer.types, reducer.start(), body)
+    made = reducer.results(e.fold([source.dimensions[d] for d in dims], reducer.types, reducer.start(), body))
     return made if i.shape.is_tuple else made[0]
 
 
@@ -119,7 +126,7 @@ def _reduce_window(e: Elemental, i: HloInstruction, x: Index) -> Element | Seque
             lambda: accumulators,
         )
 
-    made = e.fold([w.size for w in window], reducer.types, reducer.start(), body)
+    made = reducer.results(e.fold([w.size for w in window], reducer.types, reducer.start(), body))
     return made if i.shape.is_tuple else made[0]
 
 
