@@ -122,6 +122,15 @@ def test_narrow_operands_go_by_panels(check, types, sizes):
     assert ".panel" in check(text, shapes, types[:2]).llvm_ir
 
 
+@pytest.mark.parametrize(("n", "is_whole"), [(56, True), (64, False)])
+def test_panels_have_no_numbers_behind_the_columns(check, n, is_whole):
+    """What the stack holds there may be denormal, and a hundred times as slow to multiply."""
+    text, shapes = dot_text(70, 65, n, types=("bf16", "bf16", "f32"))
+    exe = check(text, shapes, ("bf16", "bf16"))
+    if exe.target.vector_bits == 512:
+        assert (".whole" in exe.llvm_ir) is is_whole
+
+
 @pytest.mark.parametrize("types", [("f32",) * 3, ("f64",) * 3, ("bf16",) * 3, ("c64",) * 3, ("s8", "s8", "s32")])
 @pytest.mark.parametrize(
     ("sizes", "is_copied"),

@@ -134,7 +134,8 @@ def _panel(
     if tile.pairs:
         axes[-1] = ContractionAxis(depth[-1].size // 2, 2 * depth[-1].b, 0, line)
     pair = depth[-1].b if tile.pairs else 0
-    copy = moves(f, Copy((ContractionAxis(step, x.columns[-1].b, 0, 1), *axes), x.b_type, x.type, pair))
+    # whole vectors are read: what is behind the columns must not be denormal, which is slow
+    copy = moves(f, Copy((ContractionAxis(step, x.columns[-1].b, 0, 1), *axes), x.b_type, x.type, pair), line)
     sizes = panel_bytes(tile, depth), positions(copy.spans), walk.blocks
     first = walk_table(copy.spans, copy.name, copy.words)
     second = walk_table(walk.inner, tile_routine(f.module, tile), tile_table(tile, depth, rows, lanes))
