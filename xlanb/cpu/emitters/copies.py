@@ -82,15 +82,11 @@ def is_transposing(copy: Copy) -> bool:
     return copy.normalized().axes[-1].a != 1
 
 
-def moves(f: Function, copy: Copy, room: int = 0) -> CopyLoops:
-    """The blocks of a copy: lines, or squares if it transposes.
-
-    A line of the target has `room` elements, more than are copied; those behind, up to a whole
-    vector, may become zero.
-    """
+def moves(f: Function, copy: Copy) -> CopyLoops:
+    """The blocks of a copy: lines, or squares if it transposes."""
     copy = copy.normalized()
     across = next((n for n, x in enumerate(copy.axes[:-1]) if x.a == 1), None)
-    return _lines(f, copy, room) if across is None or copy.axes[-1].a == 1 else _squares(f, copy, across)
+    return _lines(f, copy) if across is None or copy.axes[-1].a == 1 else _squares(f, copy, across)
 
 
 def _moves(f: Function, copy: Copy, name: str, words: list[int], steps: dict[ContractionAxis, int]) -> CopyLoops:
@@ -149,15 +145,12 @@ class CopyLine:
     table)
     count, step      instead, if `strided`: elements, and the byte stride between them in the source
     pair             if `pairs`: byte offset of the line that is interleaved with each line
-
-    With `whole`, the last vector of a line is stored whole.
     """
 
     width: int
     tail: int
     strided: bool
     pairs: bool
-    whole: bool
     source_type: PrimitiveType
     type: PrimitiveType
 
@@ -166,11 +159,10 @@ class CopyLine:
         """The routine's name."""
         kind = f"{'.strided' if self.strided else ''}{'.pairs' if self.pairs else ''}"
         end = f".lanes{self.tail}" if self.tail > 0 else ".lanes" if self.tail else ""
-        end += ".whole" if self.whole else ""
         return f"lines.{types_text(self.source_type, self.type)}.x{self.width}{kind}{end}"
 
 
-def _lines(f: Function, copy: Copy, room: int) -> CopyLoops:
+def _lines(f: Function, copy: Copy) -> CopyLoops:
     *outer, fast = copy.axes
     size = even(fast.size, COMMON.block_elements)
     below = outer[-1] if outer and size == fast.size else ContractionAxis(1)
@@ -180,7 +172,7 @@ def _lines(f: Function, copy: Copy, room: int) -> CopyLoops:
     lanes = size % width
     strided = fast.a != 1
     tail = 0 if strided else -1 if lanes and has_masks(f.target) else lanes
-    line = CopyLine(width, tail, strided, copy.pair != 0, tail != 0 and -(-size // width) * width <= room, source, to)
+    line = CopyLine(width, tail, strided, copy.pair != 0, source, to)
     words = [count, below.a * source.byte_size, below.c * to.byte_size]
     words += [size, fast.a * source.byte_size] if strided else [size // width, lanes]
     words.append(copy.pair * source.byte_size)
@@ -215,7 +207,7 @@ def _vectors(f: Function, line: CopyLine, sizes: Sequence[Value], a: Value, c: V
         value = v.load(line.source_type, a, 0, mask)
         if line.pairs:
             value = v.together(value, v.load(line.source_type, displaced(a, pair), 0, mask))
-        v.store(line.type, c, 0, value, None if line.whole else mask)
+        v.store(line.type, c, 0, value, mask)
 
     with f.carried(vectors, [a, c], guarded=True) as loop:
         here, there = loop.values

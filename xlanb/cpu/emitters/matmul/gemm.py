@@ -108,7 +108,8 @@ def _tiles(f: Function, x: Contraction, places: Places, *, panels: bool) -> None
     walk = _walk(x, made, step, target.costs.block_bytes << 2 if has_panel else target.costs.block_bytes)
     if has_panel:
         table = _panel(f, x, read, walk, (rows, depth, step, lanes))
-        emit_grid(f, walk.outer, Work(panel_routine(f.module), table, places, nanoseconds * walk.blocks))
+        name = panel_routine(f.module, tile.width * x.type.byte_size)
+        emit_grid(f, walk.outer, Work(name, table, places, nanoseconds * walk.blocks))
         return
     work = Work(tile_routine(f.module, tile), tile_table(tile, depth, rows, lanes), places, nanoseconds)
     emit_grid(f, [*walk.outer, *walk.inner], work)
@@ -134,9 +135,9 @@ def _panel(
     if tile.pairs:
         axes[-1] = ContractionAxis(depth[-1].size // 2, 2 * depth[-1].b, 0, line)
     pair = depth[-1].b if tile.pairs else 0
-    # whole vectors are read: what is behind the columns must not be denormal, which is slow
-    copy = moves(f, Copy((ContractionAxis(step, x.columns[-1].b, 0, 1), *axes), x.b_type, x.type, pair), line)
-    sizes = panel_bytes(tile, depth), positions(copy.spans), walk.blocks
+    copy = moves(f, Copy((ContractionAxis(step, x.columns[-1].b, 0, 1), *axes), x.b_type, x.type, pair))
+    size = panel_bytes(tile, depth)
+    sizes = size, positions(copy.spans), walk.blocks, 0 if step == line else size // tile.line_bytes, tile.line_bytes
     first = walk_table(copy.spans, copy.name, copy.words)
     second = walk_table(walk.inner, tile_routine(f.module, tile), tile_table(tile, depth, rows, lanes))
     return panel_table(f.module, sizes, first, second)
