@@ -39,12 +39,14 @@ class Permuted:
     permutation: tuple[int, ...]
 
     @staticmethod
-    def of(e: Elemental, i: HloInstruction) -> Permuted | None:
-        """The array that an instruction is a transpose or copy of; None if it is computed."""
-        permutation = tuple(range(array_of(i).rank))
+    def of(e: Elemental, i: HloInstruction, permutation: tuple[int, ...]) -> Permuted | None:
+        """The array that an instruction is a transpose or copy of; None if it is computed.
+
+        The instruction itself is read with a permutation.
+        """
         while i not in e.bindings:
             if i.opcode is Op.TRANSPOSE:
-                permutation = tuple(i.dimensions[d] for d in permutation)
+                permutation = _through(i, permutation)
             elif i.opcode is not Op.COPY or i.shape.is_tuple:
                 return None
             i = i.operands[0]
@@ -69,6 +71,11 @@ class Permuted:
         return Copy(tuple(ContractionAxis(size, a, 0, c) for size, a, c in steps), t, t)
 
 
+def _through(i: HloInstruction, permutation: tuple[int, ...]) -> tuple[int, ...]:
+    """The permutation with which the operand of a transpose is read, for that of the transpose."""
+    return tuple(i.dimensions[d] for d in permutation)
+
+
 def emit_transposed(k: Kernel) -> bool:
     """Emit a kernel that transposes an operand, or whose loop reads a transposed one.
 
@@ -76,7 +83,7 @@ def emit_transposed(k: Kernel) -> bool:
     """
     if len(k.outputs) != 1 or k.root.shape.is_tuple or k.output.shape.element_count < costs.COMMON.tiled_elements:
         return False
-    found = Permuted.of(k.e, k.root)
+    found = Permuted.of(k.e, k.root, tuple(range(k.output.shape.rank)))
     if found is None:
         return _emit_fused(k)
     copy = found.copy(k.output.shape)
@@ -134,17 +141,21 @@ def _transposed_operands(
 ) -> dict[HloInstruction, Permuted] | None:
     """The transposed arrays in memory that an otherwise elementwise loop reads.
 
-    Maps the transposes and copies among the instructions; None if it is not such a loop.
+    Maps the transposes and copies among the instructions, and arrays that are read through one;
+    None if it is not such a loop.
     """
     out: dict[HloInstruction, Permuted] = {}
     straight: set[HloInstruction] = set()
-    seen: set[HloInstruction] = set()
-    stack = [root]
+    first = root, tuple(range(shape.rank))
+    seen, stack = {first}, [first]
+
+    def visit(i: HloInstruction, permutation: tuple[int, ...]) -> None:
+        if (i, permutation) not in seen:
+            seen.add((i, permutation))
+            stack.append((i, permutation))
+
     while stack:
-        i = stack.pop()
-        if i in seen:
-            continue
-        seen.add(i)
+        i, permutation = stack.pop()
         if i.shape.is_tuple:
             return None
         own = array_of(i)
@@ -156,23 +167,27 @@ def _transposed_operands(
         if not own.dimensions:
             if not i.opcode.is_elementwise:  # a reduction may read an array that is not in the tile
                 return None
-            stack.extend(i.operands)
+            for o in i.operands:
+                visit(o, ())
             continue
-        if own.dimensions != shape.dimensions:
+        if own.rank != shape.rank or tuple(own.dimensions[d] for d in permutation) != shape.dimensions:
             return None
-        source = Permuted.of(e, i)
+        source = Permuted.of(e, i, permutation)
         if source is not None:
             if is_transposing(source.copy(shape)):
-                out[i] = source
+                if out.setdefault(i, source) != source:
+                    return None
             else:
                 straight.add(source.instruction)
             continue
         if i in e.bindings:
             return None
         scalar = i.opcode is Op.BROADCAST and not array_of(i.operands[0]).dimensions
-        if not (scalar or i.opcode.is_elementwise or i.opcode is Op.COPY):
+        if not (scalar or i.opcode.is_elementwise or i.opcode in (Op.COPY, Op.TRANSPOSE)):
             return None
-        stack.extend(i.operands)
+        for o in i.operands:
+            within = () if not array_of(o).dimensions else permutation
+            visit(o, _through(i, permutation) if i.opcode is Op.TRANSPOSE else within)
     # an operand that is also read untransposed cannot be in the tile
     return None if straight & out.keys() else out
 
