@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import xlanb
+from xlanb.evaluator import evaluate
 
 
 def _program(t: str, body: str) -> str:
@@ -87,3 +88,30 @@ ENTRY e {{
     want = (-2 * x.astype(np.float64).sum(axes)).astype(np.float32)
     got = np.asarray(xlanb.compile(text)(x)).astype(np.float32)
     np.testing.assert_allclose(got, want, rtol=float(ml_dtypes.finfo(dtype).eps))
+
+
+def test_so_are_those_that_float_normalization_widened() -> None:
+    text = """HloModule m
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  s = f32[] add(a, b)
+  c = bf16[] convert(s)
+  ROOT w = f32[] convert(c)
+}
+ENTRY e {
+  x = bf16[4,3000] parameter(0)
+  y = f32[4,3000] convert(x)
+  zero = f32[] constant(0)
+  rows = f32[4] reduce(y, zero), dimensions={1}, to_apply=add
+  all = f32[] reduce(y, zero), dimensions={0,1}, to_apply=add
+  windows = f32[4,2998] reduce-window(y, zero), window={size=1x3}, to_apply=add
+  ROOT t = (f32[4], f32[], f32[4,2998]) tuple(rows, all, windows)
+}
+"""
+    x = np.full((4, 3000), 0.501, ml_dtypes.bfloat16)
+    third = np.float32(ml_dtypes.bfloat16(3 * x[0, 0].astype(np.float32)))
+    for rows, everything, windows in (xlanb.compile(text)(x), evaluate(text, x)):
+        np.testing.assert_array_equal(rows, np.float32(ml_dtypes.bfloat16(3000 * x[0, 0].astype(np.float32))))
+        assert everything == np.float32(ml_dtypes.bfloat16(12000 * x[0, 0].astype(np.float32)))
+        np.testing.assert_array_equal(windows, third)

@@ -146,3 +146,17 @@ def part_type(i: HloInstruction) -> PrimitiveType | None:
     given = i.operands[0].shape.as_array().element_type
     kind = component_type(given)
     return kind if given.is_complex and kind is not i.shape.as_array().element_type else None
+
+
+def rounded_operation(computation: HloComputation) -> tuple[HloInstruction, PrimitiveType | None]:
+    """The operation of a reducer, and the narrow type to which each result is rounded.
+
+    Float normalization computes a step of a narrow type in f32, converts it and converts it back.
+    For other computations: the root, and None.
+    """
+    root = computation.root
+    if root.opcode is HloOpcode.CONVERT and root.operands[0].opcode is HloOpcode.CONVERT:
+        operation, to = root.operands[0].operands[0], root.operands[0].array_shape.element_type
+        if operation.shape == root.shape and to.is_floating and to.bits < operation.array_shape.element_type.bits:
+            return operation, to
+    return root, None

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xlanb.analysis.mixed_precision import rounded_operation
 from xlanb.evaluator.elementwise import maximum, minimum
 from xlanb.evaluator.values import Array, Value, is_complex, is_floating, narrow, widen
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.lazy_dataclass import dataclass
+from xlanb.shape import PrimitiveType
 
 if TYPE_CHECKING:
     from xlanb.evaluator.interpreter import Evaluator
@@ -41,10 +43,11 @@ _ON_PREDICATES: dict[HloOpcode, np.ufunc] = {
 
 @dataclass(frozen=True, slots=True)
 class Monoid:
-    """An associative operation that NumPy can reduce by."""
+    """An associative operation that NumPy can reduce by; sums may be `rounded` to a narrow type."""
 
     opcode: HloOpcode
     ufunc: np.ufunc
+    rounded: PrimitiveType | None = None
 
     def identity(self, dtype: np.dtype[Any]) -> Array:
         """The neutral scalar for an accumulator's dtype."""
@@ -86,6 +89,11 @@ class Monoid:
             return x.astype(np.float64)
         return x.astype(np.complex128) if is_complex(x) else widen(x)
 
+    def result(self, init: Array, total: Array, dtype: np.dtype[Any]) -> Array:
+        """The result for an initial value and the total of everything else, rounded once."""
+        whole = self.combine(self.accumulator(init), total)
+        return narrow(whole if self.rounded is None else narrow(whole, self.rounded.dtype), dtype)
+
     def stored(self, x: Array) -> Array:
         """x in the type in which updates are combined in memory: each rounds a narrow float."""
         is_narrow = is_floating(x) and widen(x).dtype != x.dtype
@@ -97,8 +105,10 @@ def monoid(computation: HloComputation, *arrays: Array) -> Monoid | None:
 
     Also None if the arrays to reduce are of another type than the computation.
     """
-    root = computation.root
+    root, rounded = rounded_operation(computation)
     if root.opcode not in _UFUNCS or len(computation.parameters) != 2:
+        return None
+    if rounded is not None and root.opcode not in (HloOpcode.ADD, HloOpcode.MULTIPLY):
         return None
     if any(x.dtype != root.array_shape.dtype for x in arrays):
         return None
@@ -114,6 +124,7 @@ def monoid(computation: HloComputation, *arrays: Array) -> Monoid | None:
     return Monoid(
         root.opcode,
         _ON_PREDICATES.get(root.opcode, _UFUNCS[root.opcode]) if is_predicate else _UFUNCS[root.opcode],
+        rounded,
     )
 
 
@@ -167,8 +178,7 @@ def fold(
 
 
 def _fold_known(known: Monoid, x: Array, init: Array, axes: tuple[int, ...]) -> Array:
-    wide = known.reduce(known.accumulator(x), axes)
-    return narrow(known.combine(known.accumulator(init), wide), x.dtype)
+    return known.result(init, known.reduce(known.accumulator(x), axes), x.dtype)
 
 
 def _lines(x: Array, axes: tuple[int, ...]) -> Array:

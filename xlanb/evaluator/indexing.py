@@ -193,7 +193,7 @@ def scatter_into(
         out = np.array(targets[0])
         out[_last_at(places)[0]] = updates[0][_last_at(places)[1]]
         return (out,)
-    if known is not None:
+    if known is not None and known.rounded is None:
         wide = np.array(known.stored(targets[0]))
         known.ufunc.at(wide, places, known.stored(updates[0]))
         out = narrow(wide, targets[0].dtype)

@@ -17,7 +17,7 @@ from xlanb.evaluator.bits import convert
 from xlanb.evaluator.folding import combine, monoid
 from xlanb.evaluator.indexing import scatter_into
 from xlanb.evaluator.registry import rule
-from xlanb.evaluator.values import Array, Value, narrow
+from xlanb.evaluator.values import Array, Value
 from xlanb.hlo.attributes import Window, WindowDimension
 from xlanb.hlo.instruction import HloInstruction
 
@@ -121,7 +121,7 @@ def _reduce_known(known: Monoid, x: Array, init: Array, dimensions: Sequence[Win
             at, inside = window_offset(size, d, k)
             total = known.combine(total, np.where(inside, line[..., at], identity))
         wide = np.moveaxis(total, -1, axis)
-    return narrow(known.combine(known.accumulator(init), wide), x.dtype)
+    return known.result(init, wide, x.dtype)
 
 
 def _offsets(dimensions: Sequence[WindowDimension], sizes: Sequence[int]) -> Iterator[tuple[tuple[Array, ...], Array]]:

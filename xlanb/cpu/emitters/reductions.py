@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from xlanb.analysis.mixed_precision import rounded_operation
 from xlanb.codegen import costs
 from xlanb.codegen.elemental import Elemental, array_of, elemental, flat, pack
 from xlanb.codegen.elements import Element, is_narrow, load, real, rounded, store
@@ -18,6 +19,7 @@ from xlanb.codegen.types import I64
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.variadic import VariadicPairs, choice
 from xlanb.cpu.emitters.vector_plan import VectorPlan, costs_in, plan
+from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
@@ -41,9 +43,8 @@ class Reducer:
         self.inputs, self.initial = i.operands[:count], i.operands[count:]
         self.source = array_of(self.inputs[0])
         self.types = [array_of(o).element_type for o in self.initial]
-        self._given = self.types
-        op = simple_reducer(self.target) if count == 1 else None
-        if op in (Op.ADD, Op.MULTIPLY) and is_narrow(self.types[0]):
+        op, self._narrow = _operation(self.target) if count == 1 else (None, None)
+        if self._narrow is not None:
             self.types = [T.F32]
         made = choice(self.target) if count == 2 else None
         self.one = AnyOrder(e.f, op, self.types[0], self.target.root.name) if op is not None else None
@@ -72,9 +73,9 @@ class Reducer:
 
     def results(self, accumulators: Sequence[Element]) -> list[Element]:
         """The results for final accumulators."""
-        if self.types is self._given:
+        if self._narrow is None:
             return list(accumulators)
-        return [rounded(self.e.f, t, real(a)) for t, a in zip(self._given, accumulators, strict=True)]
+        return [rounded(self.e.f, self._narrow, real(a)) for a in accumulators]
 
     @property
     def any_order(self) -> AnyOrder | VariadicPairs | None:
@@ -82,6 +83,16 @@ class Reducer:
         if self.pairs is not None:
             return self.pairs if self.pairs.choice.any_order(self.instruction) else None
         return self.one
+
+
+def _operation(target: HloComputation) -> tuple[Op | None, PrimitiveType | None]:
+    """The reorderable operation of a reducer, if any; the narrow type that rounds its results."""
+    operation, to = rounded_operation(target)
+    if to is not None and operation.opcode in (Op.ADD, Op.MULTIPLY):
+        given = set(operation.operands) == set(target.parameters) and array_of(operation).element_type is T.F32
+        return (operation.opcode, to) if given and len(target.parameters) == 2 else (None, None)
+    op, t = simple_reducer(target), array_of(target.root).element_type
+    return op, t if op in (Op.ADD, Op.MULTIPLY) and is_narrow(t) else None
 
 
 # -- elements --------------------------------------------------------------------------------------
@@ -247,6 +258,7 @@ def emit_whole_reduce(e: Elemental, i: HloInstruction, output: IrArray, scratch:
     value = along.shared(scratch) if along.pays else None
     if value is None:
         return False
+    (value,) = along.reducer.results([value])
     output.store(Index(array_of(i), [0] * array_of(i).rank), value)
     e.f.ready = True
     return True

@@ -150,7 +150,7 @@ class _ScanEmitter:
         return self.reducer.elements(self._index(at, place))
 
     def _put(self, at: Sequence[Ix], place: Ix, values: Sequence[Element]) -> None:
-        for a, v in zip(self.k.outputs.values(), values, strict=True):
+        for a, v in zip(self.k.outputs.values(), self.reducer.results(values), strict=True):
             a.store(Index(a.shape, self._index(at, place)), v)
 
     def _line(self, at: Sequence[Ix], steps: Steps | None = None) -> None:

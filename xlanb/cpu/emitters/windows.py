@@ -108,7 +108,7 @@ class _WindowFolds:
         self._store(whole, made)
 
     def _store(self, at: dict[int, Ix], values: Sequence[Element]) -> None:
-        for a, v in zip(self.k.outputs.values(), values, strict=True):
+        for a, v in zip(self.k.outputs.values(), self.reducer.results(values), strict=True):
             a.store(Index(a.shape, [at[d] for d in range(a.shape.rank)]), v)
 
     # -- one window --------------------------------------------------------------------------------
