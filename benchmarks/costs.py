@@ -427,6 +427,8 @@ SHARED: dict[str, tuple[Texts, Sequence[Value]]] = {
     ),
     "repeated_part_ns": ([repeated(n, 100, "tanh") for n in (1 << 14, 3 << 14)], (1_000.0, 4_000.0)),
     "part_ns": ([elementwise(n, "tanh") for n in (1 << 17, 1 << 19)], (4_000.0, 16_000.0)),
+    "shared_update_bytes": ([scatter(4096, n, 4096) for n in (128, 256, 768)], (1 << 20, 1 << 30)),
+    "update_piece_bytes": ([scatter(65536, n, 65536) for n in (32, 64, 128)], (64, 1024)),
     "spread_copy_bytes": ([exchanged(n, 100) for n in (1 << 14, 1 << 15, 1 << 16)], (1 << 12, 1 << 30)),
     "parts_per_thread": ([elementwise(n, "tanh") for n in (1 << 17, 1 << 19)], (4, 16)),
     "shared_sum_elements": ([reduce(1, n, 1) for n in (1 << 15, 1 << 16, 1 << 17, 1 << 20)], (1 << 15, 1 << 18)),

@@ -51,8 +51,8 @@ def test_rows(backend: Callable[[str], Executable], t: str, width: int) -> None:
 
 def test_shared_by_threads(backend: Callable[[str], Executable]) -> None:
     rng = np.random.default_rng(0)
-    x, u = rng.integers(0, 9, (20, 256)).astype(np.float32), rng.integers(0, 9, (3000, 256)).astype(np.float32)
-    check(backend, rows("f32", "add", 3000, 256), x, rng.integers(0, 20, (3000, 1)).astype(np.int32), u)
+    x, u = rng.integers(0, 9, (20, 256)).astype(np.float32), rng.integers(0, 9, (5000, 256)).astype(np.float32)
+    check(backend, rows("f32", "add", 5000, 256), x, rng.integers(0, 20, (5000, 1)).astype(np.int32), u)
 
 
 @pytest.mark.parametrize("layout", ["{1,0}", "{0,1}"])
@@ -170,3 +170,13 @@ def test_threads_share_only_windows_that_begin_at_one_place(monkeypatch: pytest.
         expected[start : start + 32768] += 1
     made = exe(np.zeros(40000, np.int32), starts, np.ones((64, 32768), np.int32))
     np.testing.assert_array_equal(made, expected)
+
+
+@pytest.mark.parametrize(("updates", "width", "shared"), [(8192, 256, True), (1024, 256, False), (65536, 64, False)])
+def test_threads_share_updates_beyond_their_caches_in_long_pieces(
+    monkeypatch: pytest.MonkeyPatch, updates: int, width: int, shared: bool
+) -> None:
+    target = replace(jit.host(), threads=2)
+    monkeypatch.setattr(compiler, "_target", lambda _: target)
+    exe = compile_module(parse(rows("f32", "add", updates, width)))
+    assert exe.program.is_parallel is shared

@@ -53,6 +53,10 @@ class Costs(NamedTuple):
     """Elements of a line, or of several short ones, that a copy moves at once."""
     band_elements: int = 1024
     """Columns of a transpose that are completed before the next rows."""
+    shared_update_bytes: int = 4 << 20
+    """A scatter's updates of this many bytes are shared by threads, each a piece of each row."""
+    update_piece_bytes: int = 256
+    """The least piece of a row for that."""
     updated_element_ns: float = 0.3
     """Combining an element of a scatter's update with the operand."""
     plain_loop_elements: int = 32

@@ -12,7 +12,7 @@ from xlanb.codegen import arithmetic
 from xlanb.codegen.elemental import Leaf, array_of, flat, pack
 from xlanb.codegen.elements import parts, real
 from xlanb.codegen.folds import window_position
-from xlanb.codegen.function import Function, Ix
+from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, IrArray, order
 from xlanb.codegen.lanes import split
 from xlanb.codegen.movement import starts
@@ -123,13 +123,26 @@ class _ScatterEmitter(Scatter):
         fastest = self.order[-1] if self.order else 0
         to_operand = self.instruction.ints("scatter_dims_to_operand_dims")
         at_zero = fastest not in to_operand or self.width == self.source.dimensions[fastest]
-        blocks = _blocks(f, self.width, min(t.bits for t in self.types)) if at_zero else 1
+        blocks = self._blocks() if at_zero else 1
         cost = self.update.element_count / blocks * f.target.costs.updated_element_ns
         with parallel(f, blocks, nanoseconds=cost) as block:
             part = f.mul(block, self.width // blocks), self.width // blocks
             with nested(f, [self.update.dimensions[d] for d in self.scatter_dims], 0.0) as batch:
                 vectors = self._window(batch, part)
         f.ready = ready and vectors and bool(self.order)
+
+    def _blocks(self) -> int:
+        """Slices of a window's fastest dimension, one per thread; 1 if it is not divided.
+
+        Threads that take turns at short pieces of memory read all of it, and gain only if it is
+        beyond their caches.
+        """
+        blocks, bits = self.f.target.threads, [max(8, t.bits) for t in self.types]
+        size, piece = (n * max(bits) // 8 for n in (self.update.element_count, self.width // blocks))
+        vectors = blocks * self.f.target.vector_bits // min(bits)
+        c = self.f.target.costs
+        pays = piece >= c.update_piece_bytes and size >= c.shared_update_bytes
+        return blocks if pays and self.width % vectors == 0 else 1
 
     def _window(self, batch: list[Ix], part: tuple[Ix, int]) -> bool:
         """Emit the window of a batch index, if it fits; return whether it is vectorized.
@@ -162,12 +175,6 @@ class _ScatterEmitter(Scatter):
         made = self.e.apply(self.instruction.to_apply, [*old, *new])
         for (array, index), value in zip(places, made, strict=True):
             array.store(index, value)
-
-
-def _blocks(f: Function, width: int, bits: int) -> int:
-    """Slices of a window's fastest dimension, one per thread; 1 if it is not divided."""
-    blocks = f.target.threads
-    return blocks if width % (blocks * f.target.vector_bits // max(8, bits)) == 0 else 1
 
 
 def _of(index: Index, shape: ArrayShape) -> Index:
