@@ -1,4 +1,4 @@
-"""What users write in a line or two of JAX, against XLA:CPU: a hundred small programs.
+"""What users write in a line or two of JAX, against XLA:CPU: ninety small programs.
 
 Stencils, scans, sorts, gathers, scatters, layers, reductions, moves, functions, tiny products and
 loops, in one process, in turns, by the tenth percentile of their times. A ratio below 1 is a
