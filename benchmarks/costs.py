@@ -66,52 +66,32 @@ def elementwise(n: int, *opcodes: str) -> str:
 
 def repeated(n: int, rounds: int, opcode: str) -> str:
     """A loop that applies an operation to n floats."""
-    state = f"(s32[], f32[{n}])"
-    body = (
-        f"body {{ p = {state} parameter(0) i = s32[] get-tuple-element(p), index=0 "
-        f"x = f32[{n}] get-tuple-element(p), index=1 c = s32[] constant(1) j = s32[] add(i, c) "
-        f"y = f32[{n}] {opcode}(x) ROOT r = {state} tuple(j, y) }}"
-    )
-    condition = (
-        f"condition {{ p = {state} parameter(0) i = s32[] get-tuple-element(p), index=0 "
-        f"n = s32[] constant({rounds}) ROOT r = pred[] compare(i, n), direction=LT }}"
-    )
-    return module(
-        f"{body}\n{condition}",
-        f"x = f32[{n}] parameter(0)",
-        "i = s32[] constant(0)",
-        f"t = {state} tuple(i, x)",
-        f"w = {state} while(t), condition=condition, body=body",
-        f"ROOT r = f32[{n}] get-tuple-element(w), index=1",
-    )
+    return _loop(n, rounds, "x", f"y = f32[{n}] {opcode}(x)", "y")
 
 
 def exchanged(n: int, rounds: int) -> str:
     """A loop over two arrays of n floats, whose body gives the second first, and one computed from
     both, in reverse.
     """
-    state = f"(s32[], f32[{n}], f32[{n}])"
-    parts = " ".join(
-        f"{name} = {shape} get-tuple-element(p), index={k}"
-        for k, (name, shape) in enumerate((("i", "s32[]"), ("x", f"f32[{n}]"), ("y", f"f32[{n}]")))
-    )
-    body = (
-        f"body {{ p = {state} parameter(0) {parts} c = s32[] constant(1) j = s32[] add(i, c) "
-        f"s = f32[{n}] reverse(y), dimensions={{0}} t = f32[{n}] tanh(s) z = f32[{n}] subtract(t, x) "
-        f"ROOT r = {state} tuple(j, y, z) }}"
-    )
-    condition = (
-        f"condition {{ p = {state} parameter(0) i = s32[] get-tuple-element(p), index=0 "
-        f"n = s32[] constant({rounds}) ROOT r = pred[] compare(i, n), direction=LT }}"
-    )
+    body = f"s = f32[{n}] reverse(y), dimensions={{0}} t = f32[{n}] tanh(s) z = f32[{n}] subtract(t, x)"
+    return _loop(n, rounds, "x y", body, "y z")
+
+
+def _loop(n: int, rounds: int, arrays: str, body: str, following: str) -> str:
+    """A loop over arrays of n floats, whose body computes those that follow; it gives the last."""
+    names, last = arrays.split(), len(arrays.split())
+    state = f"(s32[], {', '.join(f'f32[{n}]' for _ in names)})"
+    given = f"p = {state} parameter(0) i = s32[] get-tuple-element(p), index=0"
+    read = " ".join(f"{name} = f32[{n}] get-tuple-element(p), index={k}" for k, name in enumerate(names, 1))
     return module(
-        f"{body}\n{condition}",
-        f"x = f32[{n}] parameter(0)",
-        f"y = f32[{n}] parameter(1)",
+        f"body {{ {given} {read} c = s32[] constant(1) j = s32[] add(i, c) "
+        f"{body} ROOT r = {state} tuple(j, {', '.join(following.split())}) }}\n"
+        f"condition {{ {given} n = s32[] constant({rounds}) ROOT r = pred[] compare(i, n), direction=LT }}",
+        *(f"{name} = f32[{n}] parameter({k})" for k, name in enumerate(names)),
         "i = s32[] constant(0)",
-        f"t = {state} tuple(i, x, y)",
+        f"t = {state} tuple(i, {', '.join(names)})",
         f"w = {state} while(t), condition=condition, body=body",
-        f"ROOT r = f32[{n}] get-tuple-element(w), index=2",
+        f"ROOT r = f32[{n}] get-tuple-element(w), index={last}",
     )
 
 

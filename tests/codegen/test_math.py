@@ -163,27 +163,30 @@ def test_functions_of_two_f32_are_within_the_stated_bounds(name: str, lanes: int
         assert largest_error(apply(name, lanes, x, y), want) <= (bound if lanes else LIBM)
 
 
+def every_f64() -> NDArray[np.float64]:
+    return np.arange(0, (1 << 64) - 1, (1 << 64) // 60_013, dtype=np.uint64).view(np.float64)
+
+
+_has_wider = pytest.mark.skipif(np.finfo(np.longdouble).nmant <= 52, reason="no type wider than f64 to compare with")
+
+
+@_has_wider
 @pytest.mark.parametrize("name", DOUBLE)
 def test_vectors_of_f64_are_within_the_stated_bounds(name: str) -> None:
-    if np.finfo(np.longdouble).nmant <= 52:
-        pytest.skip("no type wider than f64 to compare with")
     reference, bound = DOUBLE[name]
     rng = np.random.default_rng(2)
-    every = np.arange(0, (1 << 64) - 1, (1 << 64) // 60_013, dtype=np.uint64).view(np.float64)
-    x = np.concatenate([every, rng.standard_normal(60_000) * 10.0 ** rng.uniform(-15, 3, 60_000)])
+    x = np.concatenate([every_f64(), rng.standard_normal(60_000) * 10.0 ** rng.uniform(-15, 3, 60_000)])
     with np.errstate(all="ignore"):
         assert largest_error(apply(name, 8, x), reference(x.astype(np.longdouble))) <= bound
 
 
+@_has_wider
 @pytest.mark.parametrize("name", DOUBLE_PAIRS)
 def test_vectors_of_pairs_of_f64_are_within_the_stated_bounds(name: str) -> None:
-    if np.finfo(np.longdouble).nmant <= 52:
-        pytest.skip("no type wider than f64 to compare with")
     reference, bound = DOUBLE_PAIRS[name]
     rng = np.random.default_rng(3)
-    every = np.arange(0, (1 << 64) - 1, (1 << 64) // 60_013, dtype=np.uint64).view(np.float64)
-    x = np.concatenate([every, rng.uniform(0.01, 30, 60_000)])
-    y = np.concatenate([rng.permutation(every), rng.uniform(-30, 30, 60_000)])
+    x = np.concatenate([every_f64(), rng.uniform(0.01, 30, 60_000)])
+    y = np.concatenate([rng.permutation(every_f64()), rng.uniform(-30, 30, 60_000)])
     with np.errstate(all="ignore"):
         want = reference(x.astype(np.longdouble), y.astype(np.longdouble))
         assert largest_error(apply(name, 8, x, y), want) <= bound

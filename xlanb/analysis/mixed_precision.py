@@ -149,7 +149,7 @@ def part_type(i: HloInstruction) -> PrimitiveType | None:
 
 
 def rounded_operation(computation: HloComputation) -> tuple[HloInstruction, PrimitiveType | None]:
-    """The operation of a reducer, and the narrow type to which each result is rounded.
+    """The sum or product of a reducer, and the narrow type to which each result is rounded.
 
     Float normalization computes a step of a narrow type in f32, converts it and converts it back.
     For other computations: the root, and None.
@@ -157,6 +157,7 @@ def rounded_operation(computation: HloComputation) -> tuple[HloInstruction, Prim
     root = computation.root
     if root.opcode is HloOpcode.CONVERT and root.operands[0].opcode is HloOpcode.CONVERT:
         operation, to = root.operands[0].operands[0], root.operands[0].array_shape.element_type
-        if operation.shape == root.shape and to.is_floating and to.bits < operation.array_shape.element_type.bits:
+        is_narrower = to.is_floating and to.bits < root.array_shape.element_type.bits
+        if operation.opcode in (HloOpcode.ADD, HloOpcode.MULTIPLY) and operation.shape == root.shape and is_narrower:
             return operation, to
     return root, None

@@ -108,8 +108,6 @@ def monoid(computation: HloComputation, *arrays: Array) -> Monoid | None:
     root, rounded = rounded_operation(computation)
     if root.opcode not in _UFUNCS or len(computation.parameters) != 2:
         return None
-    if rounded is not None and root.opcode not in (HloOpcode.ADD, HloOpcode.MULTIPLY):
-        return None
     if any(x.dtype != root.array_shape.dtype for x in arrays):
         return None
     if any(o.opcode is not HloOpcode.PARAMETER for o in root.operands) or root.operands[0] is root.operands[1]:

@@ -86,9 +86,10 @@ class KernelFunction:
             self._emit_host_call()
         else:
             self._emit_kernel()
-        small = self.f.size <= _INLINE_LINES and self.work <= _INLINE_WORK and not self.f.outlined
+        is_quick = self.f.size <= _INLINE_LINES and self.work <= _INLINE_WORK and not self.f.outlined
+        inlining = "alwaysinline" if self._inline and is_quick else "noinline"
         parameters = [Parameter(PTR, name, self._promise(place)) for place, name in self.slices.items()]
-        self.f.sign(parameters, f"{'alwaysinline' if self._inline and small else 'noinline'} {ATTRIBUTES}")
+        self.f.sign(parameters, f"{inlining} {ATTRIBUTES}")
 
     def _emit_kernel(self) -> None:
         i = self.instruction

@@ -88,7 +88,7 @@ class Reducer:
 def _operation(target: HloComputation) -> tuple[Op | None, PrimitiveType | None]:
     """The reorderable operation of a reducer, if any; the narrow type that rounds its results."""
     operation, to = rounded_operation(target)
-    if to is not None and operation.opcode in (Op.ADD, Op.MULTIPLY):
+    if to is not None:
         given = set(operation.operands) == set(target.parameters) and array_of(operation).element_type is T.F32
         return (operation.opcode, to) if given and len(target.parameters) == 2 else (None, None)
     op, t = simple_reducer(target), array_of(target.root).element_type
