@@ -71,16 +71,22 @@ def test_plan_of_a_product_names_other_tiles_with_their_cycles() -> None:
 def test_plan_of_a_transform_names_its_radices() -> None:
     text = "HloModule m\nENTRY e {{ x = c64[{0}] parameter(0) ROOT y = c64[{0}] fft(x), fft_type=FFT, fft_length={{{1}}} }}"
     found = []
-    for shape, length in (("640,24", 24), ("1,1024", 1024), ("3,101", 101)):
+    for shape, length in (("640,40", 40), ("1,1024", 1024), ("64,101", 101), ("3,101", 101)):
         (plan,) = compiled(text.format(shape, length)).plans.values()
         found += [s for s in plan.steps if isinstance(s, Choice) and " of " in s.what]
-    blocks, single, prime = found
-    assert (blocks.what, blocks.taken) == ("640 lines of 24", "16 lines at once")
-    assert blocks.why.endswith("radices 8 x 3")
+    blocks, single, prime, convolved = found
+    assert (blocks.what, blocks.taken) == ("640 lines of 40", "16 lines at once")
+    assert blocks.why.endswith("radices 8 x 5")
     assert single.taken == "each line as a matrix"
     assert single.why.endswith("radices 4 x 4, then 8 x 8")
     assert prime.why.endswith("radices 101")
-    assert [other for c in found for other, _ in c.others] == [single.taken, blocks.taken, single.taken]
+    assert convolved.taken == "each line as a matrix, convolved (240)"
+    assert convolved.why.endswith("radices 4 x 4, then 3 x 5")
+    ways = [blocks.taken, single.taken, "16 lines at once, convolved (224)", convolved.taken]
+    assert [other for other, _ in blocks.others] == [single.taken]
+    assert [other for other, _ in single.others] == [blocks.taken]
+    for choice in (prime, convolved):
+        assert [other for other, _ in choice.others] == [way for way in ways if way != choice.taken]
 
 
 def test_plan_of_a_factor_names_the_ways_that_fit() -> None:

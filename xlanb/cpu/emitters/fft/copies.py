@@ -144,6 +144,35 @@ def mirror(
         write(k)
 
 
+@shared("fft.times")
+def times(f: Function, s: Scratch, table: Pointer, n: Ix, conjugate: bool) -> None:
+    """Multiply number k < n of all lines by table[k], and conjugate the product if asked."""
+    width = _width(s.re)
+    with f.loop(n) as k:
+        factor = Complex(*(f.splat(table.by(f.mul(k, 2))[part], width) for part in (0, 1)))
+        s.store(k, _product(s.load(k), factor, conjugate))
+
+
+@shared("fft.times.line")
+def times_line(f: Function, a: Pointer, table: FftLine, b: Pointer, conjugate: bool, begin: Ix, end: Ix) -> None:
+    """b[k] = a[k] table[k] for begin <= k < end, conjugated if asked.
+
+    Elements of one part are real numbers, or the real parts of the results.
+    """
+
+    def write(k: Ix) -> None:
+        value = FftLine(a).load(k) if a.parts == 2 else Complex(a[k], f.zero(a[k].type))
+        made = _product(value, table.load(k), conjugate)
+        b[k] = _in_turns(made) if b.parts == 2 else made.re
+
+    vectors(f, begin, end, _width(a), write)
+
+
+def _product(value: Complex, factor: Complex, conjugate: bool) -> Complex:
+    made = value.times(factor)
+    return Complex(made.re, -made.im) if conjugate else made
+
+
 @shared("fft.conjugates")
 def conjugates(f: Function, a: Scratch | FftLine, n: Ix) -> None:
     """Complete the spectrum of n real numbers, n odd, from its first half.

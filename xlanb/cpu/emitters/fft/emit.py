@@ -28,10 +28,11 @@ _CHUNK = 4096
 """Numbers of a spectrum that a thread computes at once; a multiple of the lane count."""
 _NANOSECONDS = 0.2
 """Nanoseconds per number of a spectrum."""
-SOURCE, TARGET, SPARE, MATRIX = "source", "target", "spare", "matrix"
+SOURCE, TARGET, SPARE, CONVOLVED, MATRIX = "source", "target", "spare", "convolved", "matrix"
 """Where numbers of a line are: in memory before and after the transform, or in scratch memory.
 
-The scratch memory holds the complex numbers of a real line, and the matrix.
+The scratch memory holds the complex numbers of a real line, the line of a convolution, and the
+matrix.
 """
 
 
@@ -83,6 +84,25 @@ class FftEmitter:
         self.f.goes_on = False
         return here, spare
 
+    def _transform(self, here: Scratch, spare: Scratch) -> tuple[Scratch, Scratch]:
+        """Transform the lines in `here`, convolved or not; return as `_passes` does.
+
+        With factors w[k] = e^(-pi i k^2 / n), result k is w[k] times the convolution of the line
+        times w with conj w. Its second transform, an inverse one, is of conjugates.
+        """
+        f, axis, n, m = self.f, self.axis, self.axis.length, self.axis.convolved
+        if not m:
+            return self._passes(n, here, spare)
+        size = axis.part_bytes
+        before, after = (self._table(tables.chirp(n, False, last, size)) for last in (False, True))
+        copies.times(f, here, before, n, False)
+        f.fill_zero(here.re.address(2 * axis.width * n), (m - n) * ELEMENT)
+        here, spare = self._passes(m, here, spare)
+        copies.times(f, here, self._table(tables.spectrum(n, m, False, 1 / m, size)), m, True)
+        here, spare = self._passes(m, here, spare)
+        copies.times(f, here, after, n, True)
+        return here, spare
+
     def _mirror(self, a: Scratch | FftLine, b: Scratch | FftLine, begin: Ix, end: Ix) -> None:
         h, inverse = self.axis.length, self.axis.inverse
         table = FftLine(replace(self._table(tables.mirror(h, inverse, self.axis.part_bytes)), parts=2))
@@ -104,7 +124,7 @@ class FftEmitter:
             self._copy(block, to, 1)
             if odd:
                 copies.conjugates(self.f, to, axis.n)
-        here, spare = self._passes(axis.length, here, spare)
+        here, spare = self._transform(here, spare)
         if half and not inverse:
             self._mirror(here, spare, 1, axis.length)
             here = spare
@@ -135,10 +155,42 @@ class FftEmitter:
         from_real, to_real = self.axis.reals
         if to_real:
             self._between(line, SOURCE, SPARE)
-        self._columns(way, line, SPARE if to_real else SOURCE)
-        self._rows(way, line, SPARE if from_real else TARGET)
+        places = SPARE if to_real else SOURCE, SPARE if from_real else TARGET
+        if self.axis.convolved:
+            self._convolve(way, line, *places)
+        else:
+            self._columns(way, line, places[0])
+            self._rows(way, line, places[1])
         if from_real:
             self._between(line, SPARE, TARGET)
+
+    def _convolve(self, way: FftMatrix, line: Ix | None, source: str, target: str) -> None:
+        """Transform as `_transform` does; inverse transforms have conjugate factors instead."""
+        axis, n, m = self.axis, self.axis.length, self.axis.convolved
+        inverse, size = axis.inverse, axis.part_bytes
+        scale = 1 / m / (axis.n if inverse else 1)
+        self._times(line, source, CONVOLVED, tables.chirp(n, inverse, False, size), n, False)
+        self._matrix_of(way, line)
+        self._times(line, CONVOLVED, CONVOLVED, tables.spectrum(n, m, inverse, scale, size), m, True)
+        self._matrix_of(way, line)
+        self._times(line, CONVOLVED, target, tables.chirp(n, inverse, True, size), n, True)
+
+    def _matrix_of(self, way: FftMatrix, line: Ix | None) -> None:
+        self._columns(way, line, CONVOLVED)
+        self._rows(way, line, CONVOLVED)
+
+    def _times(self, line: Ix | None, source: str, target: str, factors: Literal, count: int, conjugate: bool) -> None:
+        """Multiply numbers by factors; a line to be convolved is filled up with zeros."""
+        f, table = self.f, FftLine(replace(self._table(factors), parts=2))
+        chunk, whole = min(count, _CHUNK), self.axis.convolved
+        with self._stage(line, -(-count // chunk), chunk * _NANOSECONDS) as (own, number):
+            a, b = self._place(source, own), self._place(target, own)
+            begin = f.mul(number, chunk)
+            end = f.value(f.add(begin, chunk)).smin(count)
+            copies.times_line(f, a, table, b, conjugate, begin, end)
+            if target == CONVOLVED and count < whole:
+                with f.when(f.value(end).equals(count)):
+                    f.fill_zero(b.address(count), (whole - count) * 2 * self.axis.part_bytes, 2 * self.axis.part_bytes)
 
     @contextmanager
     def _stage(self, line: Ix | None, count: int, nanoseconds: float) -> Iterator[tuple[Ix, Ix]]:
@@ -158,7 +210,7 @@ class FftEmitter:
             which = name == TARGET
             at = self._pointer(self.arrays[which], f.mul(line, axis.parts[which] * axis.part_bytes))
             return at if axis.reals[which] and not axis.is_half else replace(at, parts=2)
-        offset: Ix = axis.spare_bytes if name == MATRIX else 0
+        offset = {SPARE: 0, CONVOLVED: axis.spare_bytes, MATRIX: axis.spare_bytes + axis.convolved_bytes}[name]
         if not axis.is_whole or k.scratch is None:
             return self._pointer(k.own_scratch(), f.add(offset, 2 * axis.buffer_bytes), 2)
         first = f.add(k.shared_scratch - axis.scratch_bytes[0], f.mul(line, axis.line_bytes))
@@ -181,13 +233,18 @@ class FftEmitter:
                 if axis.inverse:
                     copies.conjugates(f, FftLine(b), h)
 
+    @property
+    def _is_swapped(self) -> bool:
+        """Whether matrices have real and imaginary parts exchanged: inverse transforms."""
+        return self.axis.inverse and not self.axis.convolved
+
     def _columns(self, way: FftMatrix, line: Ix | None, source: str) -> None:
         """Transform columns in lanes, multiply them by roots of unity, store them to the matrix."""
         f, axis = self.f, self.axis
         high, low = (self._table(tables.matrix(way, high, axis.part_bytes)) for high in (True, False))
         with self._stage(line, way.blocks[0], way.block_ns[0]) as (own, block):
             first, (here, spare) = f.mul(block, axis.width), self._buffers()
-            lines, place = f.sub(way.columns, first), here.swapped if axis.inverse else here
+            lines, place = f.sub(way.columns, first), here.swapped if self._is_swapped else here
             copies.strided(f, self._place(source, own).by(first), place, way.rows, way.columns, lines, False, None)
             made, _ = self._passes(way.rows, here, spare)
             high_part, low_part = (table.by(f.mul(block, 2 * axis.width)) for table in (high, low))
@@ -203,5 +260,6 @@ class FftEmitter:
             lines, rows = f.sub(way.rows, first), replace(self._place(MATRIX, own), parts=1).by(f.mul(first, stride))
             interleave(f, rows, here.re, here.im, 2 * way.columns, stride, lines, 1, False, None)
             made, _ = self._passes(way.columns, here, spare)
-            place, out = made.swapped if axis.inverse else made, self._place(target, own).by(first)
-            copies.strided(f, out, place, way.columns, way.rows, lines, True, self.scale)
+            place, out = made.swapped if self._is_swapped else made, self._place(target, own).by(first)
+            scale = self.f.const(self.element, 1.0) if axis.convolved else self.scale
+            copies.strided(f, out, place, way.columns, way.rows, lines, True, scale)

@@ -19,8 +19,8 @@ _KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")
 def has_kernel(i: HloInstruction) -> bool:
     """Whether a transform has a kernel.
 
-    Its arrays must be row-major and not empty; no length may be too long or have a large prime
-    factor.
+    Its arrays must be row-major and not empty, and no length too long; those with a large prime
+    factor are too long sooner.
     """
     return bool(_axes(i))
 

@@ -2,7 +2,8 @@
 
 Lines in lanes: one line per lane of a vector, by Stockham's passes. One line alone: a matrix whose
 columns, then rows, are lines in lanes (`FftMatrix`; the four-step method of D. Bailey, FFTs in
-External or Hierarchical Memory, 1990). Lengths with a large prime factor fall back to SciPy.
+External or Hierarchical Memory, 1990). Lengths with a large prime factor become a convolution of a
+length without one (L. Bluestein, 1970); only the longest of them fall back to SciPy.
 """
 
 from __future__ import annotations
@@ -17,12 +18,18 @@ from xlanb.cpu.emitters.fft.radices import ELEMENT, LARGEST
 from xlanb.cpu.emitters.interleaved import PADDING, lanes_of
 from xlanb.lazy_dataclass import dataclass
 
-_PASS = {2: 0.9, 3: 1.1, 4: 1.2, 5: 1.7, 7: 2.6, 8: 1.9, 11: 5.0, 13: 6.5}
+_PASS = {2: 1.6, 3: 2.0, 4: 2.2, 5: 3.1, 7: 4.7, 8: 3.4, 11: 9.0, 13: 11.5}
 """Nanoseconds of a pass per element of scratch, by radix."""
 _CACHES = ((32 << 10, 1.0), (768 << 10, 1.4), (1 << 62, 2.5))
 """(bytes, factor): how much slower a pass is if its scratch memory fits this many bytes."""
+_FACTOR_NS = 5.0
+"""Nanoseconds to multiply an element of scratch by a convolution's factor."""
 _LONGEST = 1 << 24
 """The longest line, in numbers."""
+_LONGEST_CONVOLVED = 1 << 18
+"""The longest line that is convolved: tables take 3 to 6 times its memory."""
+_DIRECT = 31
+"""The largest prime factor with which a line is never convolved."""
 
 
 def primes_of(n: int) -> list[int]:
@@ -61,7 +68,7 @@ def buffer_bytes(n: int) -> int:
 def lanes_ns(n: int) -> float:
     """Nanoseconds of a transform of lines in lanes, in scratch memory."""
     slower = next(by for size, by in _CACHES if 2 * n * ELEMENT <= size)
-    return n * slower * sum(_PASS.get(r, r * costs.COMMON.prime_pass_ns) for r in radices_of(n) or ())
+    return n * sum(slower * _PASS[r] if r in _PASS else r * costs.COMMON.prime_pass_ns for r in radices_of(n) or ())
 
 
 @dataclass(frozen=True)
@@ -115,7 +122,8 @@ class FftAxis:
 
     `sizes` are the numbers read from and written to memory per line. With a `matrix` each line is
     transformed alone, otherwise lines are in lanes. A real line of even length is handled as a
-    complex line of half the length.
+    complex line of half the length. With `convolved`, lines are convolved by transforms of that
+    length.
     """
 
     n: int
@@ -126,27 +134,57 @@ class FftAxis:
     inverse: bool
     is_real: bool
     matrix: FftMatrix | None = None
+    convolved: int = 0
 
     @cached_property
     def choice(self) -> Choice:
         """The decision and its alternatives, for display."""
-        passes = [self.length] if self.matrix is None else [self.matrix.rows, self.matrix.columns]
+        passes = [self.transformed] if self.matrix is None else [self.matrix.rows, self.matrix.columns]
         radices = ", then ".join(" x ".join(map(str, radices_of(n) or ())) or "1" for n in passes)
-        other = self.by_matrix if self.matrix is None else replace(self, matrix=None)
-        (taken, time), *others = (
-            ("each line as a matrix" if way.matrix else f"{self.width} lines at once", time_text(math.prod(way.rounds)))
-            for way in (self, other)
-            if way is not None
-        )
+        ways = (self, *(way for way in replace(self, matrix=None, convolved=0).ways if way != self))
+        (taken, time), *others = ((way.title, time_text(math.prod(way.rounds))) for way in ways)
         lines = self.outer * self.inner
         return Choice(
             f"{lines} line{'s' * (lines > 1)} of {self.n}", taken, f"{time}, radices {radices}", tuple(others)
         )
 
     @property
+    def title(self) -> str:
+        """The algorithm, for display."""
+        title = "each line as a matrix" if self.matrix else f"{self.width} lines at once"
+        return f"{title}, convolved ({self.convolved})" if self.convolved else title
+
+    @property
+    def ways(self) -> tuple[FftAxis, ...]:
+        """What can be chosen: lines in lanes or each as a matrix, direct or convolved."""
+        made, most = list[FftAxis](), costs.COMMON.lane_elements * ELEMENT
+        for lengths in self._lengths:
+            every = [replace(self, convolved=m) for m in lengths]
+            single = [by for way in every if way.n >= 2 * way.width and (by := way.by_matrix)]
+            room = most if single else most * costs.COMMON.wider_lanes
+            for kind in ([way for way in every if way.buffer_bytes <= room], single):
+                if kind:
+                    made.append(min(kind, key=lambda way: way.rounds[1]))
+        return tuple(made)
+
+    @property
+    def _lengths(self) -> tuple[tuple[int, ...], ...]:
+        """Lengths of convolutions, one of which may be chosen; zero is direct."""
+        direct = ((0,),) if radices_of(self.length) is not None and self.n <= _LONGEST else ()
+        if max(primes_of(self.length), default=1) <= _DIRECT or self.length > _LONGEST_CONVOLVED:
+            return direct
+        least = 2 * self.length - 1
+        return (*direct, tuple(odd << max((-(-least // odd) - 1).bit_length(), 3) for odd in (1, 3, 5, 7, 9, 15)))
+
+    @property
     def by_matrix(self) -> FftAxis | None:
         """The axis with a matrix for each line; None if lines interleave in memory."""
-        return replace(self, matrix=matrix(self.length, self.width)) if self.inner == 1 else None
+        return replace(self, matrix=matrix(self.transformed, self.width)) if self.inner == 1 else None
+
+    @property
+    def transformed(self) -> int:
+        """The length that passes transform: that of the complex lines, or of the convolution."""
+        return self.convolved or self.length
 
     @property
     def is_half(self) -> bool:
@@ -176,12 +214,15 @@ class FftAxis:
     @cached_property
     def rounds(self) -> tuple[int, float]:
         """Blocks of lines in lanes or, with a matrix, lines; and the nanoseconds of each."""
+        runs = 2 if self.convolved else 1
         if self.matrix is not None:
             extra = 1.5 if self.is_half else 4.0 if self.is_real else 0.0
-            return self.outer, self.matrix.nanoseconds + extra * self.length / self.width
+            factors = 3 * _FACTOR_NS * self.convolved / self.width
+            return self.outer, runs * self.matrix.nanoseconds + factors + extra * self.length / self.width
         blocks = self.outer * -(-self.inner // self.width) if self.inner > 1 else -(-self.outer // self.width)
         copies = 2 * (costs.COMMON.beside_ns if self.inner > 1 else costs.COMMON.interleaved_ns)
-        return blocks, lanes_ns(self.length) + self.length * (copies + (2.0 if self.is_real else 0.0))
+        transforms = runs * lanes_ns(self.transformed) + 3 * _FACTOR_NS * self.convolved
+        return blocks, transforms + self.length * (copies + (2.0 if self.is_real else 0.0))
 
     @property
     def is_whole(self) -> bool:
@@ -195,17 +236,27 @@ class FftAxis:
 
         Two more cache lines keep the matrix from conflicting with the buffers in the cache.
         """
-        return (-(-self.length * 2 * self.part_bytes // 64) * 64 if self.is_real else 0) + 128
+        return (self._bytes_of(self.length) if self.is_real else 0) + 128
+
+    @property
+    def convolved_bytes(self) -> int:
+        """Bytes of the line that is convolved."""
+        return self._bytes_of(self.convolved) + 128 if self.convolved else 0
+
+    def _bytes_of(self, numbers: int) -> int:
+        return -(-numbers * 2 * self.part_bytes // 64) * 64
 
     @cached_property
     def line_bytes(self) -> int:
         """Bytes of scratch memory of a matrix, without the buffers of its lanes."""
-        return 0 if self.matrix is None else self.spare_bytes + self.matrix.rows * self.matrix.row_bytes
+        if self.matrix is None:
+            return 0
+        return self.spare_bytes + self.convolved_bytes + self.matrix.rows * self.matrix.row_bytes
 
     @cached_property
     def buffer_bytes(self) -> int:
         """Bytes of each of a thread's two buffers of lines in lanes."""
-        return buffer_bytes(max(self.matrix.rows, self.matrix.columns) if self.matrix else self.length)
+        return buffer_bytes(max(self.matrix.rows, self.matrix.columns) if self.matrix else self.transformed)
 
     @cached_property
     def scratch_bytes(self) -> tuple[int, int]:
@@ -214,12 +265,11 @@ class FftAxis:
         return (self.outer * self.line_bytes, own) if self.is_whole else (0, own + self.line_bytes)
 
     def planned(self) -> FftAxis | None:
-        """The axis with the cheaper algorithm for two threads; None if none fits."""
-        if radices_of(self.length) is None or self.n > _LONGEST:
-            return None
-        most = costs.COMMON.lane_elements * ELEMENT
-        single = self.by_matrix if self.n >= 2 * self.width else None
-        if single is not None:
-            by_line, by_lanes = (cost * -(-count // min(2, count)) for count, cost in (single.rounds, self.rounds))
-            return single if self.buffer_bytes > most or by_line < by_lanes else self
-        return self if self.buffer_bytes <= most * costs.COMMON.wider_lanes else None
+        """The axis with the cheapest algorithm for two threads; None if none fits."""
+
+        def cost(way: FftAxis) -> float:
+            count, nanoseconds = way.rounds
+            is_shared = count > 1 and count * nanoseconds >= costs.COMMON.wake_ns
+            return nanoseconds * (-(-count // 2) if is_shared else count)
+
+        return min(self.ways, key=cost, default=None)

@@ -63,3 +63,24 @@ def mirror(h: int, inverse: bool, part_bytes: int) -> Literal:
     """Factors of a[k] - conj a[h - k] for k = 1, ..., h - 1 of a real line's spectrum."""
     k = turns(np.arange(1, h), 2 * h)
     return _literal(1j * k.conj() if inverse else -0.5j * k, part_bytes)
+
+
+@lru_cache(maxsize=16)
+def chirp(n: int, inverse: bool, conjugate: bool, part_bytes: int) -> Literal:
+    """Factors e^(-pi i k^2 / n) of a convolved line; of inverse transforms, their conjugates."""
+    return _literal(_chirp(n, inverse != conjugate), part_bytes)
+
+
+def _chirp(n: int, conjugate: bool) -> Complex:
+    k = np.arange(n)
+    made = turns(k * k, 2 * n)
+    return made.conj() if conjugate else made
+
+
+@lru_cache(maxsize=16)
+def spectrum(n: int, m: int, inverse: bool, scale: float, part_bytes: int) -> Literal:
+    """The scaled transform of length m of what lines of n times their chirp are convolved with."""
+    line = np.zeros(m, np.complex128)
+    line[:n] = _chirp(n, not inverse)
+    line[m - n + 1 :] = line[1:n][::-1]
+    return _literal(np.fft.fft(line) * scale, part_bytes)
