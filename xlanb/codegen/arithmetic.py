@@ -14,7 +14,7 @@ from xlanb.codegen import extremes, math
 from xlanb.codegen.complex_math import unordered
 from xlanb.codegen.elements import Element, from_bits, odd, pair, part, real, register, rounded, to_bits
 from xlanb.codegen.function import Function
-from xlanb.codegen.types import FLOAT, I1, I8, I32, integer
+from xlanb.codegen.types import DOUBLE, FLOAT, I1, I8, I32, integer
 from xlanb.codegen.values import Value
 from xlanb.errors import UnimplementedError
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -59,15 +59,30 @@ def _division(opcode: str, f: Function, t: PrimitiveType, a: Value, b: Value, fl
     A quotient by zero is all ones; the lowest value divided by -1 is itself. A remainder by zero is
     the dividend.
     """
-    full = f"{'s' if t.is_signed else 'u'}{opcode}"
     if b.number and (b.number > 0 or not t.is_signed):
-        return f.binary(full, a, b)
+        return f.binary(f"{'s' if t.is_signed else 'u'}{opcode}", a, b)
     by_zero = b.equals(0)
     minus = b.equals(-1) if t.is_signed else None
-    made = f.binary(full, a, (by_zero if minus is None else by_zero | minus).select(1, b))
+    made = _divided(opcode, f, t, a, (by_zero if minus is None else by_zero | minus).select(1, b))
     if opcode == "rem":
         return by_zero.select(a, made)
     return by_zero.select(-1, made if minus is None else minus.select(-a, made))
+
+
+def _divided(opcode: str, f: Function, t: PrimitiveType, a: Value, b: Value) -> Value:
+    """The quotient or remainder where it is defined; vectors of up to 32 bits divide floats.
+
+    Processors have no vector division of integers. A rounded quotient does not reach the next
+    integer: it is at least 1 / a of itself below, more than half a unit in the float's last place.
+    """
+    sign = "s" if t.is_signed else "u"
+    a, b = f.alike(a, b)
+    if not a.type.lanes or t.bits > 32:
+        return f.binary(f"{sign}{opcode}", a, b)
+    wide = (DOUBLE if t.bits > 16 else FLOAT).times(a.type.lanes)
+    ratio = f.binary("fdiv", a.cast(f"{sign}itofp", wide), b.cast(f"{sign}itofp", wide))
+    quotient = ratio.cast(f"fpto{sign}i", a.type)
+    return quotient if opcode == "div" else a - quotient * b
 
 
 def _shift(opcode: str, f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
