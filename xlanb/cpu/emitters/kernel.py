@@ -60,6 +60,7 @@ _RARE: Mapping[Op, str] = {
     Op.CHOLESKY: "linalg",
     Op.CUSTOM_CALL: "linalg",
     Op.FFT: "fft.kernel",
+    Op.SELECT_AND_SCATTER: "select_and_scatter",
     Op.SORT: "sorting.sort",
     Op.TOPK: "sorting.topk",
     Op.TRIANGULAR_SOLVE: "linalg",

@@ -1,26 +1,19 @@
-"""Kernels that update arrays: dynamic-update-slice, scatter, select-and-scatter.
+"""Kernels that update arrays: dynamic-update-slice, scatter, scan.
 
 Each first copies its operand into the result, unless they share memory.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
-from xlanb.codegen import arithmetic
 from xlanb.codegen.elemental import Leaf, array_of, flat, pack
-from xlanb.codegen.elements import parts, real
-from xlanb.codegen.folds import window_position
 from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, IrArray, order
-from xlanb.codegen.lanes import split
 from xlanb.codegen.movement import starts
 from xlanb.codegen.nest import nested
 from xlanb.codegen.parallel import parallel
 from xlanb.codegen.scatter import Scatter
-from xlanb.codegen.types import I1, I64
-from xlanb.codegen.values import Value
 from xlanb.codegen.views import along
 from xlanb.cpu.emitters.kernel import MEMORY_ONLY, Kernel, emitter
 from xlanb.cpu.emitters.loops import emit_loops
@@ -39,7 +32,7 @@ def _copy_in(k: Kernel, operand: HloInstruction, leaf: Leaf) -> None:
         emit_loops(k.e, [(operand, (), output)])
 
 
-MEMORY_ONLY.update((Op.SCATTER, Op.SELECT_AND_SCATTER, Op.SCAN))
+MEMORY_ONLY.update((Op.SCATTER, Op.SCAN))
 
 
 @emitter(Op.DYNAMIC_UPDATE_SLICE)
@@ -85,7 +78,7 @@ def _pad_between(k: Kernel) -> bool:
     spread = bool(slowest) and padding[slowest[-1]].interior and all(p.low >= 0 and p.high >= 0 for p in padding)
     if not spread or not f.target.explicit_vectors or not 0 < source.element_count < result.element_count:
         return False
-    f.ready = _fill(k, value)
+    f.ready = fill(k, value)
     with nested(f, [source.dimensions[d] for d in slowest], 0.3 + 0.05 * result.element_type.byte_size) as at:
         multi = _multi(source, dict(zip(slowest, at, strict=True)))
         place = [f.add(f.mul(v, p.interior + 1), p.low) for v, p in zip(multi, padding, strict=True)]
@@ -182,47 +175,7 @@ def _of(index: Index, shape: ArrayShape) -> Index:
     return Index(shape, index.key)  # type: ignore[arg-type]
 
 
-@emitter(Op.SELECT_AND_SCATTER)
-def _select_and_scatter(k: Kernel) -> bool:
-    """For each source element, `scatter` it into the element of its window that `select` keeps."""
-    i, e, f = k.root, k.e, k.f
-    operand, source, initial = i.operands
-    base, windows = array_of(operand), array_of(source)
-    t = base.element_type
-    _fill(k, initial)
-    if windows.element_count == 0:
-        return True
-    dims = i.window.dimensions
-    select, scatter = i.attributes["select"], i.attributes["scatter"]
-    size = 2 if t.is_complex else 1
-    # Whether an element was seen, the best so far, and its place.
-    none = [f.const(I1, False), *parts(e.scalar(initial)), *[f.zero(I64)] * base.rank]
-
-    def pick(at: list[Ix], index: Ix, carried: Sequence[Value]) -> Sequence[Value]:
-        inside, where = window_position(f, dims, at, split(f, index, [w.size for w in dims]), base.dimensions)
-
-        def visit() -> list[Value]:
-            value = e.element(operand, Index(base, where))
-            best = pack([t], carried[1 : 1 + size])[0]
-            stays = carried[0] & real(e.apply(select, [best, value])[0])
-            chosen = arithmetic.select(stays, best, value)
-            spots = [stays.select(old, f.value(new)) for old, new in zip(carried[1 + size :], where, strict=True)]
-            return [f.const(I1, True), *parts(chosen), *spots]
-
-        return f.choose(inside, visit, lambda: carried)
-
-    with nested(f, windows.dimensions, 0.0) as at:
-        with f.carried(math.prod(w.size for w in dims), none) as loop:
-            loop.next = pick(at, loop.index, loop.values)
-        found = loop.values
-        with f.when(found[0]):
-            place = Index(base, list(found[1 + size :]))
-            value = e.element(source, Index(windows, at))
-            k.output.store(place, e.apply(scatter, [k.output.load(place), value])[0])
-    return True
-
-
-def _fill(k: Kernel, value: HloInstruction) -> bool:
+def fill(k: Kernel, value: HloInstruction) -> bool:
     """Set every element of the result to a scalar; return whether that is vectorized."""
     f, shape = k.f, k.output.shape
     cost = f.target.costs.byte_ns * shape.element_type.byte_size
