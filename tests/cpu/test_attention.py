@@ -41,6 +41,7 @@ class Program:
     """softmax(f(q k^T)) v over `heads`.
 
     `mask` are the lines that compute `x` from the scores `c`, `more` are additional parameters.
+    A result with `features_first` is transposed.
     """
 
     heads: int = 3
@@ -51,6 +52,7 @@ class Program:
     type: str = "f32"
     mask: str = SCALE
     more: str = ""
+    features_first: bool = False
 
     @property
     def text(self) -> str:
@@ -84,11 +86,19 @@ ENTRY e {{
   sb = f32[HEADS,Q,K]{{2,1,0}} broadcast(s), dimensions={{0,1}}
   w = f32[HEADS,Q,K]{{2,1,0}} divide(e, sb)
   p = {t}[HEADS,Q,K]{{2,1,0}} convert(w)
-  ROOT r = {t}[HEADS,Q,{self.width}]{{2,1,0}} dot(p, v), lhs_batch_dims={{0}}, lhs_contracting_dims={{2}}, rhs_batch_dims={{0}}, rhs_contracting_dims={{1}}
+  ROOT r = {self._result}, lhs_batch_dims={{0}}, rhs_batch_dims={{0}}
 }}
 """
         sizes = {"HEADS": self.heads, "Q": self.queries, "K": self.keys}
         return re.sub(r"\b(HEADS|Q|K)\b", lambda m: str(sizes[m[0]]), body)
+
+    @property
+    def _result(self) -> str:
+        if self.features_first:
+            shape, operands, (lhs, rhs) = f"HEADS,{self.width},Q", "v, p", (1, 2)
+        else:
+            shape, operands, (lhs, rhs) = f"HEADS,Q,{self.width}", "p, v", (2, 1)
+        return f"{self.type}[{shape}]{{2,1,0}} dot({operands}), lhs_contracting_dims={{{lhs}}}, rhs_contracting_dims={{{rhs}}}"
 
     def arrays(self, seed: int = 0) -> list[np.ndarray]:
         """q, k and v."""
@@ -162,6 +172,7 @@ def check(program: Program, *more: np.ndarray, arrays: list[np.ndarray] | None =
 )
 def test_sizes_and_types(queries, keys, depth, width, type_):
     check(Program(2, queries, keys, depth, width, type_), scale=2)
+    check(Program(2, queries, keys, depth, width, type_, features_first=True), scale=2)
 
 
 @pytest.mark.parametrize("value", ["-1e4", "-1e30", "-inf"])
@@ -332,6 +343,8 @@ GUARDED = {
     "plain": Program(2, 33, 45, 7, 9),
     "bf16, odd": Program(2, 61, 301, 20, 24, "bf16"),
     "f16, causal": Program(2, 150, 150, 5, 33, "f16", mask=causal("-inf")),
+    "bf16, transposed": Program(2, 70, 64, 16, 24, "bf16", features_first=True),
+    "f16, transposed and short": Program(2, 9, 7, 8, 3, "f16", features_first=True),
     "bias": Program(1, 37, 270, 16, 18, mask=BIAS, more=BIAS_PARAMETER),
 }
 

@@ -133,6 +133,11 @@ def _emit_bytes(f: Function) -> None:
     f.copy(displaced(target, begin), displaced(source, begin), end - begin)
 
 
+def _lanes(f: Function, to: PrimitiveType, width: int) -> Lanes:
+    """Vectors of elements on their way to a type: those of narrow floats are f32 until stored."""
+    return Lanes(f, PrimitiveType.F32 if to.is_floating and to.bits < 32 else to, width)
+
+
 # -- lines -----------------------------------------------------------------------------------------
 
 
@@ -192,7 +197,7 @@ def _emit_lines(f: Function, line: CopyLine) -> None:
 
 def _elements(f: Function, line: CopyLine, sizes: Sequence[Value], a: Value, c: Value) -> None:
     """Copy elements with a stride in the source."""
-    (count, step, _), one = sizes, Lanes(f, line.type, 1)
+    (count, step, _), one = sizes, _lanes(f, line.type, 1)
     with f.carried(count, [a, c]) as loop:
         here, there = loop.values
         one.store(line.type, there, 0, one.load(line.source_type, here, 0))
@@ -201,7 +206,7 @@ def _elements(f: Function, line: CopyLine, sizes: Sequence[Value], a: Value, c: 
 
 def _vectors(f: Function, line: CopyLine, sizes: Sequence[Value], a: Value, c: Value) -> None:
     """Copy whole vectors, then the remaining elements."""
-    (vectors, lanes, pair), v = sizes, Lanes(f, line.type, line.width)
+    (vectors, lanes, pair), v = sizes, _lanes(f, line.type, line.width)
 
     def move(a: Value, c: Value, mask: Mask | None = None) -> None:
         value = v.load(line.source_type, a, 0, mask)
@@ -251,7 +256,7 @@ def _squares(f: Function, copy: Copy, across: int) -> CopyLoops:
 
 
 def _emit_squares(f: Function, squares: Squares) -> None:
-    n, v = squares.side, Lanes(f, squares.type, squares.side)
+    n, v = squares.side, _lanes(f, squares.type, squares.side)
     a, _, c, p = map(f.argument, ROUTINE)
     row_step, column_step, count, last, across = (word(p, k) for k in range(5))
     with f.loop(count) as i, f.loop(across) as j:

@@ -43,6 +43,8 @@ class Lanes:
     """Emits operations on vectors of type `t`, `width` elements each."""
 
     def __init__(self, f: Function, t: PrimitiveType, width: int) -> None:
+        if not can_sum(t):
+            raise AssertionError(f"vectors of {t} are held in a wider type")
         self.f = f
         self.t = t
         self.width = width
