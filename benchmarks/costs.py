@@ -129,6 +129,18 @@ def top_k(lines: int, n: int, k: int, dtype: str = "f32") -> str:
     )
 
 
+def loss(n: int) -> str:
+    """The negated sum of logarithms."""
+    return module(
+        ADD,
+        f"x = f32[{n}] parameter(0)",
+        "z = f32[] constant(0)",
+        f"l = f32[{n}] log(x)",
+        "s = f32[] reduce(l, z), dimensions={0}, to_apply=add_f32",
+        "ROOT r = f32[] negate(s)",
+    )
+
+
 def reduce(rows: int, columns: int, axis: int) -> str:
     """The sums of a matrix along an axis."""
     kept = (columns, rows)[axis]
@@ -411,6 +423,7 @@ SHARED: dict[str, tuple[Texts, Sequence[Value]]] = {
     "update_piece_bytes": ([scatter(65536, n, 65536) for n in (32, 64, 128)], (64, 1024)),
     "spread_copy_bytes": ([exchanged(n, 100) for n in (1 << 14, 1 << 15, 1 << 16)], (1 << 12, 1 << 30)),
     "parts_per_thread": ([elementwise(n, "tanh") for n in (1 << 17, 1 << 19)], (4, 16)),
+    "shared_loss_elements": ([loss(n) for n in (1 << 11, 1 << 12, 1 << 13, 1 << 14)], (1 << 11, 1 << 14)),
     "shared_sum_elements": ([reduce(1, n, 1) for n in (1 << 15, 1 << 16, 1 << 17, 1 << 20)], (1 << 15, 1 << 18)),
     "block_elements": ([returned(n) for n in (1 << 20, 1 << 21, 1 << 22)], (1024, 16384)),
     "stretch_bytes": ([reduce(512, n, 0) for n in (1024, 2048, 8192)], (2048, 8192)),

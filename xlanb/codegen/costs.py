@@ -75,6 +75,8 @@ class Costs(NamedTuple):
     """The most elements of a sum that is not vectorized."""
     shared_sum_elements: int = 1 << 16
     """The least number of elements for which a full reduction may use several threads."""
+    shared_loss_elements: int = 1 << 12
+    """The same for one whose operand is computed in the same kernel."""
     row_vectors: int = 6
     """Vectors of a row from which on a routine's loops cost no more than code for that length."""
     called_elements: int = 1024

@@ -61,6 +61,7 @@ def emit(k: emitters.Kernel) -> None:
     own = emitters.EMITTERS.get(k.root.opcode)
     done = own(k) if own is not None else _scaled_reduce(k) or transposes.emit_transposed(k)
     if not done:
+        reductions.emit_whole_reduces(k.e, k.instruction, k.scratch)
         emit_elements(k)
 
 
@@ -242,7 +243,7 @@ def scratch_of(instruction: HloInstruction) -> tuple[int, int]:
     root = instruction.fused_computation.root if instruction.opcode is Op.FUSION else instruction
     needs = (table.get(root.opcode) for table in (SCRATCH, SCRATCH_EACH))
     once, each = (-(-need(root) // 64) * 64 if need is not None else 0 for need in needs)
-    return once, each
+    return max(once, -(-reductions.loss_bytes(instruction) // 64) * 64), each
 
 
 def _is_shared(rounds: int, nanoseconds: float) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xlanb.analysis.mixed_precision import rounded_operation
 from xlanb.codegen import costs
@@ -250,15 +250,62 @@ def scratch_bytes(i: HloInstruction) -> int:
     return PARTS * 16 if array_of(i.operands[0]).element_count >= costs.COMMON.shared_sum_elements else 0
 
 
+def whole_reduces(fusion: HloInstruction) -> list[HloInstruction]:
+    """The reductions of large arrays to one number in a fusion whose results are numbers, in order.
+
+    Losses are of this kind. Each is reduced by all threads before the numbers are computed.
+    """
+    if fusion.opcode is not Op.FUSION or any(
+        s.is_token or s.as_array().element_count != 1 for _, s in fusion.shape.leaves()
+    ):
+        return []
+    return [i for i in fusion.fused_computation if i.opcode is Op.REDUCE and _is_whole(i)]
+
+
+def _is_whole(i: HloInstruction) -> bool:
+    if i.shape.is_tuple or len(i.operands) != 2 or array_of(i).element_count != 1:
+        return False
+    return array_of(i.operands[0]).element_count >= costs.COMMON.shared_loss_elements
+
+
+def loss_bytes(fusion: HloInstruction) -> int:
+    """Bytes of scratch memory of a fusion's `whole_reduces`: partial results, then the results."""
+    count = len(whole_reduces(fusion))
+    return (PARTS + count) * 16 if count else 0
+
+
+def emit_whole_reduces(e: Elemental, fusion: HloInstruction, scratch: Value | None) -> None:
+    """Emit a fusion's `whole_reduces` that threads can share, and bind their results in memory."""
+    if scratch is None:
+        return
+    for n, i in enumerate(whole_reduces(fusion)):
+        value = _whole(e, i, scratch)
+        if value is not None:
+            t = array_of(i).element_type
+            place = (PARTS + n) * 16 // t.byte_size
+            store(t, scratch, place, value)
+            e.bindings = {**e.bindings, i: {(): _stored(t, scratch, place)}}
+
+
+def _stored(t: PrimitiveType, scratch: Value, place: int) -> Callable[[Index], Element]:
+    """Load a number in scratch memory where it is used: threads call functions that do not know it."""
+    return lambda _: load(t, scratch, place)
+
+
+def _whole(e: Elemental, i: HloInstruction, scratch: Value) -> Element | None:
+    """The result of a reduction to one number that threads share; None if that does not pay."""
+    along = AlongRows(Reducer(e, i), [0] * array_of(i.operands[0]).rank)
+    value = along.shared(scratch) if along.pays else None
+    return None if value is None else along.reducer.results([value])[0]
+
+
 def emit_whole_reduce(e: Elemental, i: HloInstruction, output: IrArray, scratch: Value | None) -> bool:
     """Reduce a large array to one value with several threads; False if it is another reduction."""
     if scratch is None or array_of(i).element_count != 1:
         return False
-    along = AlongRows(Reducer(e, i), [0] * array_of(i.operands[0]).rank)
-    value = along.shared(scratch) if along.pays else None
+    value = _whole(e, i, scratch)
     if value is None:
         return False
-    (value,) = along.reducer.results([value])
     output.store(Index(array_of(i), [0] * array_of(i).rank), value)
     e.f.ready = True
     return True
