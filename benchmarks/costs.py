@@ -129,6 +129,17 @@ def top_k(lines: int, n: int, k: int, dtype: str = "f32") -> str:
     )
 
 
+def function_of_rows(n: int) -> str:
+    """The logarithms of the sums of rows of sixteen numbers."""
+    return module(
+        ADD,
+        f"x = f32[{n},16] parameter(0)",
+        "z = f32[] constant(0)",
+        f"s = f32[{n}] reduce(x, z), dimensions={{1}}, to_apply=add_f32",
+        f"ROOT r = f32[{n}] log(s)",
+    )
+
+
 def loss(n: int) -> str:
     """The negated sum of logarithms."""
     return module(
@@ -423,6 +434,7 @@ SHARED: dict[str, tuple[Texts, Sequence[Value]]] = {
     "update_piece_bytes": ([scatter(65536, n, 65536) for n in (32, 64, 128)], (64, 1024)),
     "spread_copy_bytes": ([exchanged(n, 100) for n in (1 << 14, 1 << 15, 1 << 16)], (1 << 12, 1 << 30)),
     "parts_per_thread": ([elementwise(n, "tanh") for n in (1 << 17, 1 << 19)], (4, 16)),
+    "function_elements": ([function_of_rows(n) for n in (16, 32, 64, 128)], (16, 256)),
     "shared_loss_elements": ([loss(n) for n in (1 << 11, 1 << 12, 1 << 13, 1 << 14)], (1 << 11, 1 << 14)),
     "shared_sum_elements": ([reduce(1, n, 1) for n in (1 << 15, 1 << 16, 1 << 17, 1 << 20)], (1 << 15, 1 << 18)),
     "block_elements": ([returned(n) for n in (1 << 20, 1 << 21, 1 << 22)], (1024, 16384)),

@@ -77,6 +77,8 @@ class Costs(NamedTuple):
     """The least number of elements for which a full reduction may use several threads."""
     shared_loss_elements: int = 1 << 12
     """The same for one whose operand is computed in the same kernel."""
+    function_elements: int = 64
+    """The least number of results for which a function of reduced rows has a loop of its own."""
     row_vectors: int = 6
     """Vectors of a row from which on a routine's loops cost no more than code for that length."""
     called_elements: int = 1024

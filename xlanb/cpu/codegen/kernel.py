@@ -59,7 +59,9 @@ def emit(k: emitters.Kernel) -> None:
     if custom is not None and custom.emit(k):
         return
     own = emitters.EMITTERS.get(k.root.opcode)
-    done = own(k) if own is not None else _scaled_reduce(k) or transposes.emit_transposed(k)
+    done = (
+        own(k) if own is not None else _scaled_reduce(k) or transposes.emit_transposed(k) or loops.emit_after_reduce(k)
+    )
     if not done:
         reductions.emit_whole_reduces(k.e, k.instruction, k.scratch)
         emit_elements(k)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from xlanb.codegen import costs
 from xlanb.codegen.elemental import Elemental, Kept, Leaf, array_of
@@ -13,10 +14,13 @@ from xlanb.codegen.lanes import split
 from xlanb.codegen.nest import Nest, Tail, Vectors, nested
 from xlanb.codegen.parallel import parallel
 from xlanb.cpu.emitters.rows import row_index, rows_of, unshaped
-from xlanb.cpu.emitters.vector_plan import VectorPlan, costs_in, plan
+from xlanb.cpu.emitters.vector_plan import HARD, VectorPlan, costs_in, plan
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape
+
+if TYPE_CHECKING:
+    from xlanb.cpu.emitters.kernel import Kernel
 
 Output = tuple[HloInstruction, Leaf, IrArray]
 
@@ -40,6 +44,53 @@ def emit_loops(e: Elemental, outputs: Sequence[Output]) -> None:
             with e.f.aside():
                 _Loops(e, group).emit()
                 e.writes(array.pointer for _, _, array in group)
+
+
+def emit_after_reduce(k: Kernel) -> bool:
+    """Emit functions of reduced rows, as exp of sums: the rows first, then vectors of functions.
+
+    The result's memory holds the reduced rows in between. False for other kernels.
+    """
+    if len(k.outputs) != 1 or k.root.shape.is_tuple or not k.f.target.explicit_vectors:
+        return False
+    reduce = _reduced_rows(k)
+    if reduce is None:
+        return False
+    e, held = k.e, IrArray(k.output.pointer, array_of(reduce))
+    emit_loops(e, [(reduce, (), held)])
+    ready = e.f.ready
+    e.bindings = {**e.bindings, reduce: {(): held}}
+    emit_loops(e, [(k.root, (), k.output)])
+    e.f.ready = e.f.ready and ready
+    return True
+
+
+def _reduced_rows(k: Kernel) -> HloInstruction | None:
+    """The reduce of rows of which a kernel's result is an elementwise function of much code.
+
+    Nothing else in the kernel may need it, and the result's memory, of equal size, may hold no
+    operand.
+    """
+    bound, shape = k.e.bindings, k.output.shape
+    functions, seen, stack = set[HloInstruction](), {k.root}, [k.root]
+    while stack:
+        i = stack.pop()
+        if i in bound or not i.opcode.is_elementwise:
+            continue
+        functions.add(i)
+        stack += {o: None for o in i.operands if o not in seen}
+        seen.update(i.operands)
+    if shape.element_count < costs.COMMON.function_elements or not any(i.opcode in HARD for i in functions):
+        return None
+    found = [i for i in seen if i.opcode is Op.REDUCE and i not in bound and not i.shape.is_tuple]
+    if len(found) != 1 or not functions.issuperset(u for i in (*found, *functions - {k.root}) for u in i.users):
+        return None
+    (reduce,), rows = found, array_of(found[0])
+    arrays = (a for leaves in bound.values() for a in leaves.values() if isinstance(a, IrArray))
+    if shape.is_dynamic or any(a.pointer.text == k.output.pointer.text for a in arrays):
+        return None
+    alike = same_order(rows, shape) and rows.element_type.byte_size == shape.element_type.byte_size
+    return reduce if alike and plan(bound, [(reduce, ())]).run == 0 else None
 
 
 class _Loops:

@@ -288,7 +288,7 @@ def emit_whole_reduces(e: Elemental, fusion: HloInstruction, scratch: Value | No
 
 
 def _stored(t: PrimitiveType, scratch: Value, place: int) -> Callable[[Index], Element]:
-    """Load a number in scratch memory where it is used: threads call functions that do not know it."""
+    """Load a number in scratch memory where it is used, which may be another function."""
     return lambda _: load(t, scratch, place)
 
 
