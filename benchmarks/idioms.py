@@ -1,9 +1,10 @@
-"""What users write in a line or two of JAX, against XLA:CPU: ninety small programs.
+"""What users write in a line or two of JAX, against XLA:CPU: a hundred small programs.
 
-Stencils, scans, sorts, gathers, scatters, layers, reductions, moves, functions, tiny products and
-loops, in one process, in turns, by the tenth percentile of their times. A ratio below 1 is a
-defect: a decision about threads, vectors or memory that is wrong for one form. XLANB_IDIOMS names
-the rows to measure, as a regular expression; XLANB_IDIOMS_TYPE is f32, f64 or bf16.
+Stencils, scans, sorts, gathers, scatters, layers, reductions, moves, functions, integers, Fourier
+transforms, tiny products and loops, in one process, in turns, by the tenth percentile of their
+times. A ratio below 1 is a defect: a decision about threads, vectors or memory that is wrong for
+one form. XLANB_IDIOMS names the rows to measure, as a regular expression; XLANB_IDIOMS_TYPE is f32,
+f64 or bf16.
 """
 
 from __future__ import annotations
@@ -174,7 +175,7 @@ def layers() -> Programs:
         )
 
     def pool(x: Any) -> Any:
-        low = jnp.array(-jnp.inf, x.dtype)
+        low = np.array(-np.inf, x.dtype)
         return lax.reduce_window(x, low, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
 
     def entropy(x: Any, y: Any) -> Any:
@@ -200,6 +201,7 @@ def layers() -> Programs:
             (_float(2, 16, 16, 128), _float(4, 4, 128, 64)),
         ),
         "maximum pooling": (pool, (_float(4, 112, 112, 64),)),
+        "its gradient for images": (jax.grad(lambda x: (pool(x) ** 2).sum()), (_float(4, 56, 56, 64),)),
     }
 
 
@@ -216,6 +218,14 @@ def reductions() -> Programs:
         **found,
         "sum of everything": (jnp.sum, (_float(1_000_000),)),
         "sum of threes": (lambda x: x.sum(-1), (_float(30_000, 3),)),
+        "Gaussian kernel": (
+            lambda a, b: jnp.exp(-((a[:, None] - b[None]) ** 2).sum(-1)),
+            (_float(300, 16), _float(300, 16)),
+        ),
+        "binary cross entropy": (
+            lambda x, y: -(y * jnp.log(x) + (1 - y) * jnp.log(1 - x)).mean(),
+            (_between(256, 512) * 0.9 + 0.05, _between(256, 512)),
+        ),
         "distances of points": (
             lambda a, b: jnp.sqrt(((a[:, None] - b[None]) ** 2).sum(-1)),
             (_float(300, 16), _float(300, 16)),
@@ -263,6 +273,42 @@ def functions() -> Programs:
         "power": (jnp.power, (_between(200_000), _float(200_000))),
         "arctan2": (jnp.arctan2, (_float(200_000), _float(200_000))),
         "gammaln": (jax.scipy.special.gammaln, (_between(200_000) + 1,)),
+    }
+
+
+def integers() -> Programs:
+    """Arithmetic on 200,000 integers, which divide by one another or by a number."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    x, bits = _below(1000, 200_000) - 500, _below(1 << 30, 200_000)
+    return {
+        "floor division": (jnp.floor_divide, (x, _below(99, 200_000) + 1)),
+        "remainder by a number": (lambda x, n: x % n, (x, np.int32(7))),
+        "greatest common divisor": (jnp.gcd, (_below(1000, 4096), _below(1000, 4096))),
+        "hash": (lambda x: ((x ^ (x >> 16)) * 0x45D9F3B) ^ (x << 5), (bits,)),
+        "bits that are set": (lax.population_count, (bits,)),
+        "blend of images": (
+            lambda a, b: ((a.astype(jnp.int16) * 3 + b) // 4).astype(jnp.uint8),
+            (_below(255, 512, 512, 3).astype(np.uint8), _below(255, 512, 512, 3).astype(np.uint8)),
+        ),
+    }
+
+
+def transforms() -> Programs:
+    """Fourier transforms; there are none of bf16."""
+    import jax.numpy as jnp
+
+    if _float(1).dtype.itemsize < 4:
+        return {}
+    found: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+        f"{16384 // n} of {n}": (jnp.fft.fft, (_float(16384 // n, n) + 1j * _float(16384 // n, n),))
+        for n in (127, 1000, 1021, 1024, 16384)
+    }
+    return {
+        **found,
+        "real, of 1000": (jnp.fft.rfft, (_float(16, 1000),)),
+        "images": (jnp.fft.fft2, (_float(128, 128),)),
     }
 
 
@@ -323,7 +369,9 @@ def loops() -> Programs:
     }
 
 
-_GROUPS = (stencils, scans, orders, gathers, layers, reductions, moves, functions, small_products, loops)
+_GROUPS = (
+    stencils, scans, orders, gathers, layers, reductions, moves, functions, integers, transforms, small_products, loops
+)  # fmt: skip
 
 
 def table() -> pd.DataFrame:
