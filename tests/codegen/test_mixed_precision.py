@@ -218,3 +218,20 @@ ENTRY main {
     )
     for got, expected in zip(xlanb.compile(text)(*arrays), xlanb.evaluate(text, *arrays), strict=True):
         assert np.array_equal(got, expected)
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+def test_lapack_computes_narrow_floats_in_f32(kind):
+    text = (
+        f"HloModule m\n\nENTRY e {{\n  a = {kind}[40,6,6] parameter(0)\n  b = {kind}[40,6,2] parameter(1)\n"
+        f"  l = {kind}[40,6,6] cholesky(a), lower=true\n  ROOT x = {kind}[40,6,2] triangular-solve(l, b), "
+        "left_side=true, lower=true, unit_diagonal=false, transpose_a=NO_TRANSPOSE\n}\n"
+    )
+    module, rng = parse(text), np.random.default_rng(0)
+    half, dtype = rng.standard_normal((40, 6, 6)), module.entry_computation.root.shape.as_array().dtype
+    a = (half @ half.transpose(0, 2, 1) + 6 * np.eye(6)).astype(dtype)
+    b = rng.standard_normal((40, 6, 2)).astype(dtype)
+    exe = xlanb.compile(module)
+    assert not exe.program.host
+    want = np.asarray(xlanb.evaluate(module, a, b)).astype(np.float32)
+    np.testing.assert_allclose(exe(a, b).astype(np.float32), want, rtol=2e-2, atol=2e-2)

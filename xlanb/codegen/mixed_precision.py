@@ -2,6 +2,7 @@
 
     r = bf16[8] add(f32[8] a, bf16[8] b)  =>  r = convert(bf16, f32[8] add(a, convert(f32, b)))
     r = s32[8,8] dot(f32[8,8] a, f32[8,8] b)  =>  r = convert(s32, f32[8,8] dot(a, b))
+    r = bf16[8,8] cholesky(a)                 =>  r = convert(bf16, cholesky(convert(f32, a)))
 
 HLO allows this mixed precision. XLA:CPU's float-normalization passes do the same, among other
 things, and its result_caster converts sums of floats to integers. Instructions that take several
@@ -13,12 +14,16 @@ from __future__ import annotations
 from xlanb.analysis.mixed_precision import common_type, is_mixed, mixed_types, part_type
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.precision.float_normalization import widened
 from xlanb.transforms.precision.operand_upcaster import PRODUCTS, computed_in
 from xlanb.transforms.simplifiers.hlo_dce import HloDce
 from xlanb.transforms.simplifiers.tuple_simplifier import TupleSimplifier
+
+_SOLVED = (Op.CHOLESKY, Op.TRIANGULAR_SOLVE)
+"""Opcodes that LAPACK computes, which has no narrow floats."""
 
 
 def unmix(module: HloModule) -> bool:
@@ -36,12 +41,18 @@ def unmix(module: HloModule) -> bool:
     for i, t in parts:
         made = i.parent.clone_instruction(i, shape=i.array_shape.with_type(t))
         i.parent.replace(i, Builder(i).convert(made, i.array_shape.element_type))
+    solved = [i for c in module.computations for i in c if i.opcode in _SOLVED and i.shape.element_type.is_floating]
+    narrow = [i for i in solved if i.shape.element_type.bits < 32]
+    for i in narrow:
+        wide = [Builder(i).convert(o, PrimitiveType.F32) for o in i.operands]
+        made = i.parent.clone_instruction(i, operands=wide, shape=i.array_shape.with_type(PrimitiveType.F32))
+        i.parent.replace(i, Builder(i).convert(made, i.shape.element_type))
     products = [i for c in module.computations for i in c if i.opcode in PRODUCTS]
     changed = [i for i in products if _compute_in_one_type(i)]
     if was_mixed:
         TupleSimplifier().apply(module)
         HloDce().apply(module)
-    return bool(was_mixed or parts or changed)
+    return bool(was_mixed or parts or narrow or changed)
 
 
 def _compute_in_one_type(i: HloInstruction) -> bool:

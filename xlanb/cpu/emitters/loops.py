@@ -53,23 +53,23 @@ def emit_after_reduce(k: Kernel) -> bool:
     """
     if len(k.outputs) != 1 or k.root.shape.is_tuple or not k.f.target.explicit_vectors:
         return False
-    reduce = _reduced_rows(k)
-    if reduce is None:
+    rows = _reduced_rows(k)
+    if rows is None:
         return False
-    e, held = k.e, IrArray(k.output.pointer, array_of(reduce))
-    emit_loops(e, [(reduce, (), held)])
+    e, held = k.e, IrArray(k.output.pointer, array_of(rows))
+    emit_loops(e, [(rows, (), held)])
     ready = e.f.ready
-    e.bindings = {**e.bindings, reduce: {(): held}}
+    e.bindings = {**e.bindings, rows: {(): held}}
     emit_loops(e, [(k.root, (), k.output)])
     e.f.ready = e.f.ready and ready
     return True
 
 
 def _reduced_rows(k: Kernel) -> HloInstruction | None:
-    """The reduce of rows of which a kernel's result is an elementwise function of much code.
+    """The reduced rows of which a kernel's result is an elementwise function of much code.
 
-    Nothing else in the kernel may need it, and the result's memory, of equal size, may hold no
-    operand.
+    They are a reduce, or what it is converted to: their elements are as large as the result's,
+    whose memory may hold no operand. Nothing else in the kernel may need them.
     """
     bound, shape = k.e.bindings, k.output.shape
     functions, seen, stack = set[HloInstruction](), {k.root}, [k.root]
@@ -85,12 +85,15 @@ def _reduced_rows(k: Kernel) -> HloInstruction | None:
     found = [i for i in seen if i.opcode is Op.REDUCE and i not in bound and not i.shape.is_tuple]
     if len(found) != 1 or not functions.issuperset(u for i in (*found, *functions - {k.root}) for u in i.users):
         return None
-    (reduce,), rows = found, array_of(found[0])
     arrays = (a for leaves in bound.values() for a in leaves.values() if isinstance(a, IrArray))
     if shape.is_dynamic or any(a.pointer.text == k.output.pointer.text for a in arrays):
         return None
-    alike = same_order(rows, shape) and rows.element_type.byte_size == shape.element_type.byte_size
-    return reduce if alike and plan(bound, [(reduce, ())]).run == 0 else None
+    rows = found[0]
+    while array_of(rows).element_type.byte_size != shape.element_type.byte_size:
+        if rows.user_count != 1 or rows.users[0].opcode in HARD or rows.users[0] is k.root:
+            return None
+        (rows,) = rows.users
+    return rows if same_order(array_of(rows), shape) and plan(bound, [(rows, ())]).run == 0 else None
 
 
 class _Loops:
