@@ -435,7 +435,7 @@ SHARED: dict[str, tuple[Texts, Sequence[Value]]] = {
     "spread_copy_bytes": ([exchanged(n, 100) for n in (1 << 14, 1 << 15, 1 << 16)], (1 << 12, 1 << 30)),
     "parts_per_thread": ([elementwise(n, "tanh") for n in (1 << 17, 1 << 19)], (4, 16)),
     "function_elements": ([function_of_rows(n) for n in (16, 32, 64, 128)], (16, 256)),
-    "shared_loss_elements": ([loss(n) for n in (1 << 11, 1 << 12, 1 << 13, 1 << 14)], (1 << 11, 1 << 14)),
+    "shared_loss_elements": ([loss(n) for n in (1 << 6, 1 << 10, 1 << 12, 1 << 14)], (1 << 6, 1 << 14)),
     "shared_sum_elements": ([reduce(1, n, 1) for n in (1 << 15, 1 << 16, 1 << 17, 1 << 20)], (1 << 15, 1 << 18)),
     "block_elements": ([returned(n) for n in (1 << 20, 1 << 21, 1 << 22)], (1024, 16384)),
     "stretch_bytes": ([reduce(512, n, 0) for n in (1024, 2048, 8192)], (2048, 8192)),

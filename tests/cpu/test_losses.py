@@ -34,6 +34,13 @@ BODIES = {
   n = T[SHAPE] abs(x)
   o = T[] reduce(n, zero), dimensions={0,1}, to_apply=sum
   ROOT r = T[] divide(s, o)""",
+    "of rows": """rs = T[ROWS] reduce(e, zero), dimensions={1}, to_apply=sum
+  l = T[ROWS] log(rs)
+  s = T[] reduce(l, zero), dimensions={0}, to_apply=sum
+  ROOT r = T[] negate(s)""",
+    "the largest of rows": """rs = T[ROWS] reduce(x, low), dimensions={1}, to_apply=most
+  s = T[] reduce(rs, low), dimensions={0}, to_apply=most
+  ROOT r = T[] abs(s)""",
     "one of one": """s = T[1] reduce(row, zero), dimensions={1,2}, to_apply=sum
   l = T[1] log(s)
   ROOT r = T[1] negate(l)""",
@@ -72,7 +79,7 @@ ENTRY e {{
   ROOT r = {result} fusion(x), kind=kLoop, calls=f
 }}
 """
-    return body.replace("T[", f"{kind}[").replace("SHAPE", f"{rows},{columns}")
+    return body.replace("T[", f"{kind}[").replace("SHAPE", f"{rows},{columns}").replace("ROWS", str(rows))
 
 
 def compiled(text_: str, monkeypatch: pytest.MonkeyPatch, threads: int) -> Executable:
@@ -102,7 +109,7 @@ def test_short_sums_stay_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_numbers_that_are_none_spread(number: float, monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.zeros((301, 700), np.float32)
     x[300, 699] = number
-    for name in ("variance", "two sums"):
+    for name in ("variance", "two sums", "of rows", "the largest of rows"):
         source = text(name, "f32", *x.shape)
         with np.errstate(all="ignore"):
             want = evaluate(parse(source), x)

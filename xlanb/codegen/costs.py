@@ -75,7 +75,7 @@ class Costs(NamedTuple):
     """The most elements of a sum that is not vectorized."""
     shared_sum_elements: int = 1 << 16
     """The least number of elements for which a full reduction may use several threads."""
-    shared_loss_elements: int = 1 << 12
+    shared_loss_elements: int = 1 << 6
     """The same for one whose operand is computed in the same kernel."""
     function_elements: int = 64
     """The least number of results for which a function of reduced rows has a loop of its own."""

@@ -12,7 +12,7 @@ from xlanb.codegen.elements import Element, is_narrow, load, real, rounded, stor
 from xlanb.codegen.folds import AnyOrder, simple_reducer, window_position
 from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, IrArray, order
-from xlanb.codegen.lanes import NotAVectorError
+from xlanb.codegen.lanes import NotAVectorError, split
 from xlanb.codegen.nest import Folding, Nest, Vectors, vectorize
 from xlanb.codegen.parallel import is_shared, parallel
 from xlanb.codegen.types import I64
@@ -198,6 +198,8 @@ class AlongRows:
         count = self.source.element_count
         nest, combiner = self._nest(p), self.combiner
         wide = nest.widths[1]
+        if combiner is not None and p.run == 0 and not self.slow:
+            return self._shared_rows(scratch, p.nanoseconds)
         each = count // (wide * PARTS) * wide
         if combiner is None or self.slow or p.run < len(self.fast) or not is_shared(f, PARTS, p.nanoseconds * each):
             return None
@@ -211,12 +213,34 @@ class AlongRows:
                 high = f.value(k).equals(PARTS - 1).select(f.const(I64, count), f.value(f.add(low, each)))
                 made = Folding(f, nest, combiner, self._values, cuts=(low, high)).result()
                 store(t, scratch, k, pack([t], made)[0])
-            total = self.e.fold(
-                [PARTS], [t], self.reducer.start(), lambda k, v: self.reducer.step(v, [load(t, scratch, k[0])])
-            )
-            found[:] = total
+            found.append(self._total(scratch, PARTS))
 
         return found[0] if vectorize(f, count, write) else None
+
+    def _shared_rows(self, scratch: Value, nanoseconds: float) -> Element | None:
+        """Reduce elements that are reduced rows, one by one, as `shared` does."""
+        f, (t,), count = self.e.f, self.reducer.types, self.source.element_count
+        each = -(-count // PARTS)
+        parts = -(-count // each)
+        if not is_shared(f, parts, nanoseconds * each):
+            return None
+
+        def element(q: Ix) -> list[Element]:
+            return self._elements(split(f, q, self._sizes(self.fast)))
+
+        with parallel(f, parts, nanoseconds=nanoseconds * each) as k:
+            low = f.mul(k, each)
+            high = f.value(f.add(low, each)).smin(count)
+            with f.carried(high, flat(element(low)), f.add(low, 1), guarded=True, most=each) as loop:
+                loop.next = flat(self.reducer.step(pack([t], loop.values), element(loop.index)))
+            store(t, scratch, k, pack([t], loop.values)[0])
+        return self._total(scratch, parts)
+
+    def _total(self, scratch: Value, parts: int) -> Element:
+        """The reduction of partial results in scratch memory."""
+        (t,), start = self.reducer.types, self.reducer.start()
+        (made,) = self.e.fold([parts], [t], start, lambda k, v: self.reducer.step(v, [load(t, scratch, k[0])]))
+        return made
 
     def _plan(self) -> VectorPlan:
         return plan(self.e.bindings, [(i, ()) for i in self.reducer.inputs], costs_in(self.e.f))
