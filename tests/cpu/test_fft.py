@@ -147,6 +147,11 @@ def test_a_large_prime_is_convolved_if_that_is_cheaper(shape, is_convolved):
     assert axis.convolved >= (2 * n - 1) * is_convolved
 
 
+def test_no_factors_are_sought_of_lengths_beyond_memory():
+    n = 10**18 + 9  # a prime
+    assert FftAxis(n, 1, 1, (n, n), 4, inverse=False, is_real=False).planned() is None
+
+
 def test_export_refuses_a_length_without_a_way(backend, tmp_path):
     exe = backend(text((1, 262147), 1, "FFT", double=False))
     with pytest.raises(UnimplementedError, match="which exported C code cannot"):

@@ -170,7 +170,9 @@ class FftAxis:
     @property
     def _lengths(self) -> tuple[tuple[int, ...], ...]:
         """Lengths of convolutions, one of which may be chosen; zero is direct."""
-        direct = ((0,),) if radices_of(self.length) is not None and self.n <= _LONGEST else ()
+        if self.n > _LONGEST:  # it may be too long for a search of factors, too
+            return ()
+        direct = ((0,),) if radices_of(self.length) is not None else ()
         if max(primes_of(self.length), default=1) <= _DIRECT or self.length > _LONGEST_CONVOLVED:
             return direct
         least = 2 * self.length - 1
