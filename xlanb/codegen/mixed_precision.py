@@ -11,7 +11,10 @@ types themselves (dot, convolution, convert) are otherwise unchanged.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xlanb.analysis.mixed_precision import common_type, is_mixed, mixed_types, part_type
+from xlanb.codegen.elements import is_narrow
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -39,20 +42,23 @@ def unmix(module: HloModule) -> bool:
                 i = widened(i, next(k for k in kinds if k is not high), high)
     parts = [(i, t) for c in module.computations for i in c if (t := part_type(i)) is not None]
     for i, t in parts:
-        made = i.parent.clone_instruction(i, shape=i.array_shape.with_type(t))
-        i.parent.replace(i, Builder(i).convert(made, i.array_shape.element_type))
-    solved = [i for c in module.computations for i in c if i.opcode in _SOLVED and i.shape.element_type.is_floating]
-    narrow = [i for i in solved if i.shape.element_type.bits < 32]
+        _compute_in(i, t, i.operands)
+    solved = [i for c in module.computations for i in c if i.opcode in _SOLVED]
+    narrow = [i for i in solved if is_narrow(i.shape.element_type)]
     for i in narrow:
-        wide = [Builder(i).convert(o, PrimitiveType.F32) for o in i.operands]
-        made = i.parent.clone_instruction(i, operands=wide, shape=i.array_shape.with_type(PrimitiveType.F32))
-        i.parent.replace(i, Builder(i).convert(made, i.shape.element_type))
+        _compute_in(i, PrimitiveType.F32, [Builder(i).convert(o, PrimitiveType.F32) for o in i.operands])
     products = [i for c in module.computations for i in c if i.opcode in PRODUCTS]
     changed = [i for i in products if _compute_in_one_type(i)]
     if was_mixed:
         TupleSimplifier().apply(module)
         HloDce().apply(module)
     return bool(was_mixed or parts or narrow or changed)
+
+
+def _compute_in(i: HloInstruction, t: PrimitiveType, operands: Sequence[HloInstruction]) -> None:
+    """Replace an instruction by one of type t with these operands, converted to its own type."""
+    made = i.parent.clone_instruction(i, operands=operands, shape=i.array_shape.with_type(t))
+    i.parent.replace(i, Builder(i).convert(made, i.array_shape.element_type))
 
 
 def _compute_in_one_type(i: HloInstruction) -> bool:
@@ -70,8 +76,7 @@ def _compute_in_one_type(i: HloInstruction) -> bool:
         c.set_operands(i, [*rounded, *operands[2:]])
     if _sums_alike(kind, result):
         return operands != i.operands
-    made = c.clone_instruction(i, shape=i.array_shape.with_type(kind))
-    c.replace(i, Builder(i).convert(made, result))
+    _compute_in(i, kind, i.operands)
     return True
 
 

@@ -244,8 +244,9 @@ def scratch_of(instruction: HloInstruction) -> tuple[int, int]:
         return 0, -(-custom.scratch_each(instruction) // 64) * 64
     root = instruction.fused_computation.root if instruction.opcode is Op.FUSION else instruction
     needs = (table.get(root.opcode) for table in (SCRATCH, SCRATCH_EACH))
-    once, each = (-(-need(root) // 64) * 64 if need is not None else 0 for need in needs)
-    return max(once, -(-reductions.loss_bytes(instruction) // 64) * 64), each
+    once, each = (need(root) if need is not None else 0 for need in needs)
+    once = max(once, reductions.loss_bytes(instruction))
+    return -(-once // 64) * 64, -(-each // 64) * 64
 
 
 def _is_shared(rounds: int, nanoseconds: float) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from math import prod
 
 from xlanb.codegen.costs import COMMON
+from xlanb.codegen.elements import is_narrow
 from xlanb.codegen.function import Function, Parameter
 from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
@@ -135,7 +136,7 @@ def _emit_bytes(f: Function) -> None:
 
 def _lanes(f: Function, to: PrimitiveType, width: int) -> Lanes:
     """Vectors of elements on their way to a type: those of narrow floats are f32 until stored."""
-    return Lanes(f, PrimitiveType.F32 if to.is_floating and to.bits < 32 else to, width)
+    return Lanes(f, PrimitiveType.F32 if is_narrow(to) else to, width)
 
 
 # -- lines -----------------------------------------------------------------------------------------

@@ -269,9 +269,7 @@ class AlongRows:
 
 def scratch_bytes(i: HloInstruction) -> int:
     """Bytes of the partial results of a full reduction of a large array."""
-    if i.shape.is_tuple or len(i.operands) != 2 or array_of(i).element_count != 1:
-        return 0
-    return PARTS * 16 if array_of(i.operands[0]).element_count >= costs.COMMON.shared_sum_elements else 0
+    return PARTS * 16 if _is_whole(i, costs.COMMON.shared_sum_elements) else 0
 
 
 def whole_reduces(fusion: HloInstruction) -> list[HloInstruction]:
@@ -283,13 +281,15 @@ def whole_reduces(fusion: HloInstruction) -> list[HloInstruction]:
         s.is_token or s.as_array().element_count != 1 for _, s in fusion.shape.leaves()
     ):
         return []
-    return [i for i in fusion.fused_computation if i.opcode is Op.REDUCE and _is_whole(i)]
+    least = costs.COMMON.shared_loss_elements
+    return [i for i in fusion.fused_computation if i.opcode is Op.REDUCE and _is_whole(i, least)]
 
 
-def _is_whole(i: HloInstruction) -> bool:
+def _is_whole(i: HloInstruction, least: int) -> bool:
+    """Whether a reduce makes one number of an array of at least so many elements."""
     if i.shape.is_tuple or len(i.operands) != 2 or array_of(i).element_count != 1:
         return False
-    return array_of(i.operands[0]).element_count >= costs.COMMON.shared_loss_elements
+    return array_of(i.operands[0]).element_count >= least
 
 
 def loss_bytes(fusion: HloInstruction) -> int:

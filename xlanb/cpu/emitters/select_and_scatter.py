@@ -21,7 +21,7 @@ from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, order
 from xlanb.codegen.lanes import split
 from xlanb.codegen.nest import nested
-from xlanb.codegen.types import I32
+from xlanb.codegen.types import I32, I64
 from xlanb.codegen.values import Value
 from xlanb.codegen.views import along
 from xlanb.cpu.emitters.kernel import Kernel, emitter
@@ -52,6 +52,7 @@ class _Windows:
         self.dims = i.window.dimensions
         self.sizes = [w.size for w in self.dims]
         self.volume = math.prod(self.sizes)
+        self.numbers = I32 if self.volume < 1 << 31 else I64
         self.select, self.scatter = i.attributes["select"], i.attributes["scatter"]
 
     def emit(self) -> bool:
@@ -98,7 +99,7 @@ class _Windows:
         value = self.e.element(self.source, Index(self.shape, where))
         if not f.width:
             with f.when(spot >= 0):
-                _, place = self._position(where, split(f, spot.sext(f.value(0).type), self.sizes))
+                _, place = self._position(where, split(f, spot.sext(I64), self.sizes))
                 self._update(place, value, None)
             return
 
@@ -113,7 +114,7 @@ class _Windows:
     def _kept(self, where: Sequence[Ix]) -> Value:
         """The number of the offset that a window keeps; -1 if it is outside of the array."""
         f, e, t = self.f, self.e, self.base.element_type
-        state = [f.const(I32, -1), *parts(e.scalar(self.initial))]
+        state = [f.const(self.numbers, -1), *parts(e.scalar(self.initial))]
 
         def pick(number: Ix, offset: Sequence[Ix], carried: Sequence[Value]) -> list[Value]:
             inside, place = self._position(where, offset)
@@ -155,7 +156,7 @@ class _Windows:
         return window_position(self.f, self.dims, where, offset, self.base.dimensions)
 
     def _number(self, number: Ix) -> Value:
-        return self.f.const(I32, number) if isinstance(number, int) else number.trunc(I32)
+        return self.f.const(self.numbers, number) if isinstance(number, int) else number.trunc(self.numbers)
 
     def _update(self, place: Sequence[Ix], value: Element, mask: Value | None) -> None:
         """Combine a value into the element at a place, where the mask is set."""
