@@ -235,3 +235,54 @@ def test_lapack_computes_narrow_floats_in_f32(kind):
     assert not exe.program.host
     want = np.asarray(xlanb.evaluate(module, a, b)).astype(np.float32)
     np.testing.assert_allclose(exe(a, b).astype(np.float32), want, rtol=2e-2, atol=2e-2)
+
+
+HYPOT = """HloModule m
+
+hypot {{
+  p = {t}[] parameter(0)
+  q = {t}[] parameter(1)
+  pp = {t}[] multiply(p, p)
+  qq = {t}[] multiply(q, q)
+  s = {t}[] add(pp, qq)
+  two = {t}[] constant(2)
+  half = {t}[] divide(s, two)
+  whole = {t}[] multiply(half, two)
+  ROOT r = {t}[] sqrt(whole)
+}}
+
+moments {{
+  a = {t}[] parameter(0)
+  b = {t}[] parameter(1)
+  x = {t}[] parameter(2)
+  y = {t}[] parameter(3)
+  ax = {t}[] add(a, x)
+  by = {t}[] add(b, y)
+  ROOT r = ({t}[], {t}[]) tuple(ax, by)
+}}
+
+ENTRY main {{
+  a = {t}[37,300] parameter(0)
+  c = {t}[] constant(0)
+"""
+FOLDS = {
+    "rows": "ROOT r = {t}[37] reduce(a, c), dimensions={{1}}, to_apply=hypot",
+    "columns": "ROOT r = {t}[300] reduce(a, c), dimensions={{0}}, to_apply=hypot",
+    "all": "ROOT r = {t}[] reduce(a, c), dimensions={{0,1}}, to_apply=hypot",
+    "running": "ROOT r = {t}[37,300] reduce-window(a, c), window={{size=1x300 pad=0_0x299_0}}, to_apply=hypot",
+    "windows": "ROOT r = {t}[37,300] reduce-window(a, c), window={{size=1x9 pad=0_0x4_4}}, to_apply=hypot",
+    "pairs": "ROOT r = ({t}[37], {t}[37]) reduce(a, a, c, c), dimensions={{1}}, to_apply=moments",
+}
+
+
+@pytest.mark.parametrize("t", ["bf16", "f16", "f8e5m2"])
+@pytest.mark.parametrize("fold", FOLDS.values(), ids=FOLDS)
+def test_folds_of_narrow_floats_are_rounded_once(fold, t):
+    wide = xlanb.compile((HYPOT + fold).format(t="f32") + "\n}\n")
+    module = parse((HYPOT + fold).format(t=t) + "\n}\n")
+    given = module.entry_computation.parameters[0].array_shape.dtype
+    a = np.random.default_rng(0).random((37, 300), np.float32).astype(given)
+    got, want = xlanb.compile(module)(a), wide(a.astype(np.float32))
+    for x, y in zip(got, want, strict=True) if isinstance(want, tuple) else [(got, want)]:
+        unit = float(ml_dtypes.finfo(given).eps)
+        np.testing.assert_allclose(x.astype(np.float32), y, rtol=0.51 * unit)

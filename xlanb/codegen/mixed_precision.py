@@ -3,18 +3,22 @@
     r = bf16[8] add(f32[8] a, bf16[8] b)  =>  r = convert(bf16, f32[8] add(a, convert(f32, b)))
     r = s32[8,8] dot(f32[8,8] a, f32[8,8] b)  =>  r = convert(s32, f32[8,8] dot(a, b))
     r = bf16[8,8] cholesky(a)                 =>  r = convert(bf16, cholesky(convert(f32, a)))
+    r = bf16[8] reduce(a, 0), to_apply=f      =>  r = convert(bf16, reduce(convert(f32, a), 0))
 
 HLO allows this mixed precision. XLA:CPU's float-normalization passes do the same, among other
 things, and its result_caster converts sums of floats to integers. Instructions that take several
-types themselves (dot, convolution, convert) are otherwise unchanged.
+types themselves (dot, convolution, convert) are otherwise unchanged. A reduction whose computation
+rounds narrow floats more than once per step (f above) computes in f32, and its result is rounded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlanb.analysis.mixed_precision import common_type, is_mixed, mixed_types, part_type
+from xlanb.analysis.mixed_precision import common_type, is_mixed, mixed_types, part_type, rounded_operation
 from xlanb.codegen.elements import is_narrow
+from xlanb.codegen.folds import simple_reducer
+from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -27,6 +31,10 @@ from xlanb.transforms.simplifiers.tuple_simplifier import TupleSimplifier
 
 _SOLVED = (Op.CHOLESKY, Op.TRIANGULAR_SOLVE)
 """Opcodes that LAPACK computes, which has no narrow floats."""
+_FOLDS = (Op.REDUCE, Op.REDUCE_WINDOW)
+_FORWARDED = frozenset({Op.CONSTANT, Op.GET_TUPLE_ELEMENT, Op.PARAMETER, Op.TUPLE})
+_EXACT = _FORWARDED | {Op.ABS, Op.COPY, Op.MAXIMUM, Op.MINIMUM, Op.NEGATE, Op.SELECT, Op.SIGN}
+"""Opcodes that round no float: with only these, a fold has the same result in a wider type."""
 
 
 def unmix(module: HloModule) -> bool:
@@ -47,18 +55,36 @@ def unmix(module: HloModule) -> bool:
     narrow = [i for i in solved if is_narrow(i.shape.element_type)]
     for i in narrow:
         _compute_in(i, PrimitiveType.F32, [Builder(i).convert(o, PrimitiveType.F32) for o in i.operands])
+    folds = [i for c in module.computations for i in c if i.opcode in _FOLDS]
+    rounding = [(i, t) for i in folds if (t := _rounded_in_each_step(i.to_apply)) is not None]
+    for i, t in rounding:
+        widened(i, t, PrimitiveType.F32, throughout=True)
     products = [i for c in module.computations for i in c if i.opcode in PRODUCTS]
     changed = [i for i in products if _compute_in_one_type(i)]
-    if was_mixed:
+    if was_mixed or rounding:
         TupleSimplifier().apply(module)
         HloDce().apply(module)
-    return bool(was_mixed or parts or narrow or changed)
+    return bool(was_mixed or parts or narrow or rounding or changed)
 
 
 def _compute_in(i: HloInstruction, t: PrimitiveType, operands: Sequence[HloInstruction]) -> None:
     """Replace an instruction by one of type t with these operands, converted to its own type."""
     made = i.parent.clone_instruction(i, operands=operands, shape=i.array_shape.with_type(t))
     i.parent.replace(i, Builder(i).convert(made, i.array_shape.element_type))
+
+
+def _rounded_in_each_step(step: HloComputation) -> PrimitiveType | None:
+    """The narrow type of a fold's computation that rounds in each step.
+
+    None if it does not, or calls others. The emitters know single operations themselves.
+    """
+    given = {p.shape.element_type for p in step.parameters if p.shape.is_array}
+    if rounded_operation(step)[1] is not None or simple_reducer(step) is not None:
+        return None
+    if any(not (i.opcode.is_elementwise or i.opcode in _FORWARDED) for i in step):
+        return None
+    rounding = (i.shape.element_type for i in step if i.shape.is_array and i.opcode not in _EXACT)
+    return next((t for t in rounding if is_narrow(t) and t in given), None)
 
 
 def _compute_in_one_type(i: HloInstruction) -> bool:

@@ -21,6 +21,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType, Shape, TupleShape
+from xlanb.shape.literal import Literal
 from xlanb.shape.shape import tuple_of
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.simplifiers.hlo_dce import HloDce
@@ -67,12 +68,12 @@ def normalize(module: HloModule, low: PrimitiveType, high: PrimitiveType, suppor
         HloDce().apply(module)
 
 
-def widened(i: HloInstruction, low: PrimitiveType, high: PrimitiveType) -> HloInstruction:
+def widened(i: HloInstruction, low: PrimitiveType, high: PrimitiveType, *, throughout: bool = False) -> HloInstruction:
     """Replace `i` by an instruction that computes in `high` instead of `low`, between converts.
 
-    Other types are unchanged.
+    Other types are unchanged. Computations that it calls compute in `high` too if `throughout`.
     """
-    return _Widening(i, low, high).run()
+    return _Widening(i, low, high, throughout).run()
 
 
 def _speaks_of(i: HloInstruction, low: PrimitiveType) -> bool:
@@ -91,8 +92,8 @@ def _has(shape: Shape, kind: PrimitiveType) -> bool:
 class _Widening:
     """The widening of one instruction: the instruction, the two types, and the converts."""
 
-    def __init__(self, i: HloInstruction, low: PrimitiveType, high: PrimitiveType) -> None:
-        self.i, self.low, self.high = i, low, high
+    def __init__(self, i: HloInstruction, low: PrimitiveType, high: PrimitiveType, throughout: bool) -> None:
+        self.i, self.low, self.high, self.throughout = i, low, high, throughout
 
     def run(self) -> HloInstruction:
         i, c = self.i, self.i.parent
@@ -146,6 +147,8 @@ class _Widening:
     def _raised_computation(self, source: HloComputation) -> HloComputation:
         """A clone with parameters and result of the wide type."""
         clone = source.module.clone_computation(source, f"{source.name}.clone")
+        if self.throughout:
+            return self._raised_throughout(clone)
         if _has(clone.root.shape, self.low):
             clone.set_root(self._raised(clone, clone.root))
         for p in clone.parameters:
@@ -157,6 +160,14 @@ class _Widening:
                 narrow = self._lowered(clone, p, shape) if users else p
                 for u in users:
                     clone.set_operands(u, [narrow if o is p else o for o in u.operands])
+        return clone
+
+    def _raised_throughout(self, clone: HloComputation) -> HloComputation:
+        for i in clone:
+            if _has(i.shape, self.low):
+                is_constant = i.opcode is O.CONSTANT
+                literal = Literal.of(i.literal.array.astype(self.high.dtype)) if is_constant else None
+                clone.update(i, shape=self._raised_shape(i.shape), attributes={"literal": literal} if literal else None)
         return clone
 
 
