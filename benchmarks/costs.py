@@ -199,15 +199,18 @@ def pool(rows: int, columns: int, size: int) -> str:
     )
 
 
-def dot(m: int, n: int, k: int, *, transposed: bool = False, types: tuple[str, str] = ("f32", "f32")) -> str:
-    """Return a matrix product of these types; b is transposed if `transposed`."""
+def dot(
+    m: int, n: int, k: int, *, transposed: bool = False, across: bool = False, types: tuple[str, str] = ("f32", "f32")
+) -> str:
+    """Return a matrix product of these types; b is transposed if `transposed`, a if `across`."""
     kind, result = types
-    b, dim = (f"{kind}[{n},{k}]", 1) if transposed else (f"{kind}[{k},{n}]", 0)
+    a, lhs = (f"{kind}[{k},{m}]", 0) if across else (f"{kind}[{m},{k}]", 1)
+    b, rhs = (f"{kind}[{n},{k}]", 1) if transposed else (f"{kind}[{k},{n}]", 0)
     return module(
         "",
-        f"x = {kind}[{m},{k}] parameter(0)",
+        f"x = {a} parameter(0)",
         f"y = {b} parameter(1)",
-        f"ROOT d = {result}[{m},{n}] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{{dim}}}",
+        f"ROOT d = {result}[{m},{n}] dot(x, y), lhs_contracting_dims={{{lhs}}}, rhs_contracting_dims={{{rhs}}}",
     )
 
 
@@ -403,6 +406,8 @@ TRIALS: dict[str, tuple[Texts, Sequence[Value]]] = {
     "copied_bytes": ([dot(512, n, n) for n in (448, 640, 896)], (3 << 18, 3 << 20)),
     "blocked_rows": ([dot(n, 4096, 8192) for n in (24, 48, 96)], (16, 64)),
     "blocked_results": ([dot(n, n, 8192) for n in (128, 256, 512)], (1 << 14, 1 << 18)),
+    "across_columns": ([dot(128, n, 4096, across=True) for n in (48, 64, 128)], (32, 128)),
+    "across_products": ([dot(128, n, 1024, across=True) for n in (128, 256, 512)], (1 << 23, 1 << 27)),
     "streamed_rows": ([dot(n, 4096, 4096) for n in (4, 8, 16)], (4, 16)),
     "streamed_bytes": ([dot(16, n, n) for n in (2048, 3072, 4096)], (1 << 24, 1 << 26)),
     "tiled_rows": ([dot(n, 1024, 1024, types=("bf16", "f32")) for n in (4, 8, 16)], (4, 16)),

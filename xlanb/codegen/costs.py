@@ -187,6 +187,10 @@ class Costs(NamedTuple):
     """The least number of rows of a product that is packed in blocks because b is large."""
     streamed_bytes: int = 1 << 25
     """The least size of such a b, whose lines are on different pages: blocks read it in order."""
+    across_columns: int = 64
+    """Columns from which on the product of a transposed matrix and another is packed in blocks."""
+    across_products: int = 1 << 25
+    """Products from which on it is."""
     blocked_byte_products: int = 1 << 20
     """The least number of byte products that are packed in blocks."""
     tiled_rows: int = 8

@@ -6,22 +6,16 @@ One table holds the order of each release of JAX. A pass that only some have is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache, partial
 
 from xlanb.analysis.mixed_precision import WIDER
 from xlanb.errors import PassError, nearest
 from xlanb.transforms import PASSES
-from xlanb.transforms.algebraic_simplifier.algebraic_simplifier import AlgebraicSimplifier
 from xlanb.transforms.base import HloPass
-from xlanb.transforms.dots.dot_library_rewriter import DotLibraryRewriter
-from xlanb.transforms.fusion.cpu_instruction_fusion import CpuInstructionFusion
-from xlanb.transforms.fusion.fusion_wrapper import FusionWrapper
 from xlanb.transforms.pass_modules import pass_modules
 from xlanb.transforms.pipeline import AnyPass, DeferredPass, HloPassPipeline
 from xlanb.transforms.pipeline_table import Row, build
-from xlanb.transforms.simplifiers.apply_xla_transforms import ApplyXlaTransforms
-from xlanb.transforms.simplifiers.hlo_cse import HloCse
 
 _SIMPLIFICATION = (
     "algsimp simplify-sorts dce gather_expander gather_simplifier tree_reduction_rewriter zero_sized_hlo_elimination "
@@ -181,24 +175,23 @@ With more, recomputing the previous steps of x = x - sum(x) costs more than read
 (measured on 1 kB to 256 kB).
 """
 
-_VARIANTS: Mapping[str, Callable[[], HloPass]] = {
-    "algsimp@layout": lambda: AlgebraicSimplifier(is_layout_sensitive=True),
-    "cse@no-layout": lambda: HloCse(is_layout_sensitive=False),
-    "cse@layout": lambda: HloCse(is_layout_sensitive=True),
-    "algsimp@0.12": lambda: AlgebraicSimplifier(reassociates_floats=False),
-    "algsimp@layout-0.12": lambda: AlgebraicSimplifier(is_layout_sensitive=True, reassociates_floats=False),
-    "apply-xla-transforms@post_scheduler": lambda: ApplyXlaTransforms(stage="post_scheduler"),
-    "dot-library-rewriter@0.12": lambda: DotLibraryRewriter(bf16_dots=True, large_bitcasts=True),
-    "fusion@0.12": lambda: CpuInstructionFusion(rows_by_bytes=True),
-    "fusion-wrapper@0.12": lambda: FusionWrapper(rows_by_bytes=True),
-    "fusion@own": lambda: CpuInstructionFusion(
-        max_copies=_MAX_COPIES, cuts_rows=True, separate_loops=True, reads_stored=True
-    ),
+_VARIANTS: Mapping[str, Mapping[str, object]] = {
+    "algsimp@layout": {"is_layout_sensitive": True},
+    "cse@no-layout": {"is_layout_sensitive": False},
+    "cse@layout": {"is_layout_sensitive": True},
+    "algsimp@0.12": {"reassociates_floats": False},
+    "algsimp@layout-0.12": {"is_layout_sensitive": True, "reassociates_floats": False},
+    "apply-xla-transforms@post_scheduler": {"stage": "post_scheduler"},
+    "dot_decomposer@own": {"keeps_order": True},
+    "dot-library-rewriter@0.12": {"bf16_dots": True, "large_bitcasts": True},
+    "fusion@0.12": {"rows_by_bytes": True},
+    "fusion-wrapper@0.12": {"rows_by_bytes": True},
+    "fusion@own": {"max_copies": _MAX_COPIES, "cuts_rows": True, "separate_loops": True, "reads_stored": True},
 }
-"""Passes that are built with options, by name@variant."""
+"""Options of passes, by name@variant."""
 
 _OPTIONS: Mapping[str, Mapping[str, str]] = {
-    "default": {"fusion": "fusion@own"},
+    "default": {"dot_decomposer": "dot_decomposer@own", "fusion": "fusion@own"},
     "0.12": {
         "algsimp": "algsimp@0.12",
         "algsimp@layout": "algsimp@layout-0.12",
@@ -308,12 +301,13 @@ def _member(name: str) -> HloPass | DeferredPass:
 
     It is the same object each time, so that a pipeline recognizes repeated passes.
     """
-    listed = pass_modules().get(name)
+    of = name.partition("@")[0]
+    listed = pass_modules().get(of)
     triggers = listed.triggers if listed is not None else None
-    return _named(name) if triggers is None else DeferredPass(name, triggers, partial(_named, name))
+    return _named(name) if triggers is None else DeferredPass(of, triggers, partial(_named, name))
 
 
 @cache
 def _named(name: str) -> HloPass:
     """The pass itself."""
-    return _VARIANTS[name]() if name in _VARIANTS else PASSES[name]()
+    return PASSES[name.partition("@")[0]](**_VARIANTS.get(name, {}))

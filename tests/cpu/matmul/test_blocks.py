@@ -81,6 +81,22 @@ def test_lines_that_lie_pages_apart_are_packed(check, kind, sizes, transposed, i
     assert ("xlanb.blocks" in exe.llvm_ir) == is_packed
 
 
+@pytest.mark.parametrize(
+    ("kind", "sizes", "is_packed"),
+    [
+        ("f32", (130, 4097, 70), True),
+        ("f64", (130, 4097, 70), True),
+        ("f32", (300, 4097, 70), False),  # few columns for the rows: a is read twice or thrice
+        ("f32", (70, 9001, 60), False),
+        ("f32", (70, 1000, 300), False),
+    ],
+)
+def test_gradients_of_weights_are_packed_if_large(check, kind, sizes, is_packed):
+    text, shapes = dot_text(*sizes, transposed=(True, False), types=(kind,) * 3)
+    exe = check(text, shapes, (kind, kind))
+    assert ("xlanb.blocks" in exe.llvm_ir) == is_packed
+
+
 @pytest.mark.parametrize("types", TYPES)
 @pytest.mark.parametrize("transposed", [(False, False), (False, True)])
 def test_constants_are_read_in_their_own_order(build, blocked, types, transposed):

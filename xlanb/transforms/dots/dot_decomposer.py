@@ -16,19 +16,28 @@ from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_dataclass import dataclass
 from xlanb.shape.shape import array
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 
 
+@dataclass(frozen=True)
 class DotDecomposer(HloPass):
     """Brings every dot to canonical form with transposes and reshapes.
 
     Later passes remove those that have no effect.
+
+    Attributes:
+        keeps_order: an operand that has one block of contracting and one of free dimensions keeps
+            their order. In XLA a left operand is transposed if contracting dimensions come first (a
+            right one if they come last): the gradients of a dense layer's weights by a batch of
+            sequences then copy an operand.
     """
 
     name = "dot_decomposer"
     triggers = frozenset((HloOpcode.DOT,))
+    keeps_order: bool = False
 
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):
@@ -38,7 +47,7 @@ class DotDecomposer(HloPass):
                     and not is_canonical(i)
                     and not any(o.array_shape.is_dynamic for o in i.operands)
                 ):
-                    i.parent.replace(i, _canonical(i))
+                    i.parent.replace(i, _canonical(i, keeps_order=self.keeps_order))
 
 
 def is_canonical(dot: HloInstruction) -> bool:
@@ -56,49 +65,54 @@ def is_canonical(dot: HloInstruction) -> bool:
     return batch == first and dot.ints("rhs_batch_dims") == first
 
 
-def _free(i: HloInstruction, taken: Sequence[int]) -> list[int]:
-    return [d for d in range(i.array_shape.rank) if d not in taken]
-
-
-def _canonical(dot: HloInstruction) -> HloInstruction:
+def _canonical(dot: HloInstruction, *, keeps_order: bool) -> HloInstruction:
     b = Builder(dot)
-    left, right = dot.operands[:2]
-    batch, contracted = dot.ints("lhs_batch_dims"), dot.ints("lhs_contracting_dims")
-    batch2, contracted2 = dot.ints("rhs_batch_dims"), dot.ints("rhs_contracting_dims")
-    free, free2 = _free(left, (*batch, *contracted)), _free(right, (*batch2, *contracted2))
-    a = _matrices(b, left, batch, [free, contracted], [bool(free), True])
-    c = _matrices(b, right, batch2, [contracted2, free2], [True, bool(free2)])
-    n = len(batch)
-    sizes = [left.array_shape.dimensions[d] for d in batch]
-    dims = [
-        *sizes,
-        *([a.array_shape.dimensions[n]] if free else []),
-        *([c.array_shape.dimensions[n + 1]] if free2 else []),
-    ]
+    matrices: list[HloInstruction] = []
+    contracting: list[int] = []
+    sizes: list[int] = []
+    for operand, side in zip(dot.operands[:2], ("lhs", "rhs"), strict=True):
+        dimensions = operand.array_shape.dimensions
+        batch, contracted = dot.ints(f"{side}_batch_dims"), dot.ints(f"{side}_contracting_dims")
+        free = tuple(d for d in range(len(dimensions)) if d not in (*batch, *contracted))
+        groups = [free, contracted] if side == "lhs" else [contracted, free]
+        if keeps_order and not _are_in_order(batch, *groups) and _are_in_order(batch, *reversed(groups)):
+            groups.reverse()
+        kept = [g for g in groups if g or g is contracted]
+        matrices.append(_matrices(b, operand, batch, kept))
+        contracting.append(len(batch) + int(kept[-1] is contracted and len(kept) == 2))
+        sizes += ([dimensions[d] for d in batch] if side == "lhs" else []) + [
+            math.prod(dimensions[d] for d in free)
+        ] * bool(free)
+    leading = tuple(range(len(dot.ints("lhs_batch_dims")))) or None
     made = b.add(
         HloOpcode.DOT,
-        (a, c),
-        array(dot.shape.element_type, dims),
-        lhs_batch_dims=tuple(range(n)) or None,
-        lhs_contracting_dims=(n + bool(free),),
-        rhs_batch_dims=tuple(range(n)) or None,
-        rhs_contracting_dims=(n,),
+        matrices,
+        array(dot.shape.element_type, sizes),
+        lhs_batch_dims=leading,
+        lhs_contracting_dims=(contracting[0],),
+        rhs_batch_dims=leading,
+        rhs_contracting_dims=(contracting[1],),
         operand_precision=dot.attributes.get("operand_precision"),
         algorithm=dot.attributes.get("algorithm"),
     )
     return b.add(HloOpcode.RESHAPE, (made,), dot.shape)
 
 
+def _are_in_order(*groups: Sequence[int]) -> bool:
+    order = [d for g in groups for d in g]
+    return order == sorted(order)
+
+
 def _matrices(
-    b: Builder, operand: HloInstruction, batch: Sequence[int], groups: list[Sequence[int]], kept: list[bool]
+    b: Builder, operand: HloInstruction, batch: Sequence[int], groups: Sequence[Sequence[int]]
 ) -> HloInstruction:
     """An operand with its batch dimensions first and each group of dimensions merged into one.
 
-    Groups that are not `kept` are dropped. The transpose copies the operand's layout by position,
-    as XLA's does; layout assignment comes later and chooses anew.
+    The transpose copies the operand's layout by position, as XLA's does; layout assignment comes
+    later and chooses anew.
     """
-    sizes, order = operand.array_shape.dimensions, [*batch, *groups[0], *groups[1]]
+    sizes, order = operand.array_shape.dimensions, [*batch, *(d for g in groups for d in g)]
     shape = array(operand.shape.element_type, [sizes[d] for d in order]).with_layout(operand.array_shape.layout)
     moved = b.add(HloOpcode.TRANSPOSE, (operand,), shape, dimensions=tuple(order))
-    dims = [sizes[d] for d in batch] + [math.prod(sizes[d] for d in g) for g, k in zip(groups, kept, strict=True) if k]
+    dims = [sizes[d] for d in batch] + [math.prod(sizes[d] for d in g) for g in groups]
     return b.add(HloOpcode.RESHAPE, (moved,), array(operand.shape.element_type, dims))

@@ -165,13 +165,13 @@ def _wants_blocks(x: Contraction) -> bool:
 
     It should for bytes (only its tiles multiply groups); if a panel over all of depth would be too
     large; if a would be copied as a whole; if b is large and few rows would read it line by line;
-    or if the product is huge.
+    if tiles would read both operands line by line; or if the product is huge.
     """
     common = costs.COMMON
     least = min(x.row_count, x.column_count)
     if x.type.is_integral:
         return least >= common.blocked_rows and x.products >= common.blocked_byte_products
-    if _is_streamed(x):
+    if _is_streamed(x) or _is_across(x):
         return True
     if least < common.blocked_rows or x.row_count * x.column_count < common.blocked_results:
         return False
@@ -188,6 +188,21 @@ def _is_streamed(x: Contraction) -> bool:
         return False
     is_large = x.depth_count * x.column_count * size >= common.streamed_bytes
     return is_large and x.columns[-1].b == 1 and x.columns[-1].size * size >= 2 * _PAGE
+
+
+def _is_across(x: Contraction) -> bool:
+    """Whether a large a is transposed, as in the gradient of weights.
+
+    Each tile would then read a part of each line of both operands. A tile of few columns reads a
+    once.
+    """
+    common = costs.COMMON
+    if not (x.rows and x.columns and x.depth) or x.rows[-1].a != 1 or x.depth[-1].a == 1:
+        return False
+    rows, columns = x.row_count, x.column_count
+    wide = columns >= common.across_columns and (2 * columns >= rows or columns >= 4 * common.across_columns)
+    large = x.products // x.batch_count >= common.across_products
+    return wide and large and rows >= common.blocked_rows and x.columns[-1].b == 1
 
 
 def _shares_sets(x: Contraction) -> bool:
