@@ -183,6 +183,7 @@ _VARIANTS: Mapping[str, Mapping[str, object]] = {
     "algsimp@layout-0.12": {"is_layout_sensitive": True, "reassociates_floats": False},
     "apply-xla-transforms@post_scheduler": {"stage": "post_scheduler"},
     "dot_decomposer@own": {"keeps_order": True},
+    "layout-assignment@own": {"any_dots": True},
     "dot-library-rewriter@0.12": {"bf16_dots": True, "large_bitcasts": True},
     "fusion@0.12": {"rows_by_bytes": True},
     "fusion-wrapper@0.12": {"rows_by_bytes": True},
@@ -191,7 +192,11 @@ _VARIANTS: Mapping[str, Mapping[str, object]] = {
 """Options of passes, by name@variant."""
 
 _OPTIONS: Mapping[str, Mapping[str, str]] = {
-    "default": {"dot_decomposer": "dot_decomposer@own", "fusion": "fusion@own"},
+    "default": {
+        "dot_decomposer": "dot_decomposer@own",
+        "fusion": "fusion@own",
+        "layout-assignment": "layout-assignment@own",
+    },
     "0.12": {
         "algsimp": "algsimp@0.12",
         "algsimp@layout": "algsimp@layout-0.12",

@@ -66,11 +66,16 @@ _ALIGNED_BYTES = 64  # smaller arrays are not aligned for the matrix library, so
 
 @dataclass(frozen=True)
 class LayoutAssignment(HloPass):
-    """Gives every array a layout: row-major as in XLA:CPU, or by the `wishes` of another target."""
+    """Gives every array a layout: row-major as in XLA:CPU, or by the `wishes` of another target.
+
+    With `any_dots` a dot that is a result of the entry is computed in the caller's layout. XLA:CPU
+    copies it.
+    """
 
     name = "layout-assignment"
     assigns_layouts = True
     wishes: LayoutWishes | None = None
+    any_dots: bool = False
 
     def apply(self, module: HloModule) -> None:
         if any(i.opcode is O.BITCAST for i in module.instructions()):
@@ -86,7 +91,10 @@ class LayoutAssignment(HloPass):
             assign_layouts(module, self.wishes, parameters, result)
             return
         for c in module.post_order():
-            _Assignment(c, parameters if c.is_entry else None).run()
+            assignment = _Assignment(c, parameters if c.is_entry else None)
+            if self.any_dots and c.is_entry:
+                assignment.fix_dots(result)
+            assignment.run()
             _fix_result(c, result if c.is_entry else row_major(c.root.shape))
 
 
@@ -139,6 +147,17 @@ class _Assignment:
         self.outside = outside
         self.results: dict[HloInstruction, Layout] = {}
         self.operands: dict[tuple[HloInstruction, int], Layout] = {}
+
+    def fix_dots(self, wanted: Shape) -> None:
+        """Choose the wanted layouts for dots that are results only."""
+        root = self.computation.root
+        results = zip(root.operands, parts(wanted), strict=True) if root.opcode is O.TUPLE else [(root, wanted)]
+        for i, s in results:
+            is_only_result = i.opcode is O.DOT and (i is root or i.user_count == 1)
+            if is_only_result and isinstance(s, ArrayShape) and s.layout is not None:
+                columns = s.layout.minor_to_major[:1]
+                if columns and columns[0] >= len(i.ints("lhs_batch_dims")):
+                    self.results[i] = s.layout
 
     def run(self) -> None:
         for i in self.computation.post_order():
