@@ -58,3 +58,41 @@ ENTRY e {
 }"""
     x = np.random.default_rng(2).standard_normal((40, 30, 70)).astype(np.float32)
     np.testing.assert_array_equal(xlanb.compile(text)(x), -(x * x).transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "t = f32[90,6,50] transpose(x), dimensions={2,0,1} ROOT r = f32[90,300] reshape(t)",
+        "m = f32[6,50,90] tanh(x) t = f32[90,6,50] transpose(m), dimensions={2,0,1} ROOT r = f32[90,300] reshape(t)",
+        "z = f32[6,50,90] reshape(y) m = f32[6,50,90] multiply(x, z) t = f32[90,6,50] transpose(m), dimensions={2,0,1} "
+        "ROOT r = f32[90,300] reshape(t)",
+        "z = f32[6,50,90] reshape(y) t = f32[90,6,50] transpose(z), dimensions={2,0,1} ROOT r = f32[90,6,50] exponential(t)",
+        "m = f32[300,90] tanh(y) z = f32[6,50,90] reshape(m) t = f32[90,6,50] transpose(z), dimensions={2,0,1} "
+        "w = f32[90,6,50] reshape(x) ROOT r = f32[90,6,50] add(t, w)",
+        # the same array turned, and straight in another shape
+        "z = f32[300,90] reshape(x) s = f32[90,300] transpose(z), dimensions={1,0} u = f32[90,300] reshape(x) "
+        "ROOT r = f32[90,300] add(s, u)",
+    ],
+)
+def test_reshapes_around_a_transpose_move_nothing(body: str) -> None:
+    text = f"HloModule m\nENTRY e {{ x = f32[6,50,90] parameter(0) y = f32[300,90] parameter(1) {body} }}\n"
+    rng = np.random.default_rng(3)
+    x, y = (rng.standard_normal(s).astype(np.float32) for s in ((6, 50, 90), (300, 90)))
+    exe = xlanb.compile(text)
+    assert "xlanb.squares" in exe.llvm_ir
+    np.testing.assert_allclose(exe(x, y), evaluate(text, x, y), rtol=1e-5, atol=1e-6)
+
+
+def test_an_array_in_two_shapes_may_be_read_both_ways() -> None:
+    text = """HloModule m
+ENTRY e {
+  y = f32[300,90] parameter(0)
+  m = f32[300,90] tanh(y)
+  z = f32[6,50,90] reshape(m)
+  t = f32[90,6,50] transpose(z), dimensions={2,0,1}
+  w = f32[90,6,50] reshape(y)
+  ROOT r = f32[90,6,50] add(t, w)
+}"""
+    y = np.random.default_rng(4).standard_normal((300, 90)).astype(np.float32)
+    np.testing.assert_allclose(xlanb.compile(text)(y), evaluate(text, y), rtol=1e-5, atol=1e-6)

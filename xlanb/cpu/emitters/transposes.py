@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlanb.codegen import costs, views
 from xlanb.codegen.elemental import Binding, Elemental, array_of
 from xlanb.codegen.elements import Element, array, load, memory
 from xlanb.codegen.function import Ix
-from xlanb.codegen.indexing import Index, IrArray, order, strides
+from xlanb.codegen.indexing import Index, IrArray, order, same_order, strides
 from xlanb.codegen.lanes import split
 from xlanb.codegen.parallel import parallel
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.copies import Copy, emit_copy, is_transposing
 from xlanb.cpu.emitters.matmul.contraction import ContractionAxis
+from xlanb.cpu.emitters.rows import unshaped
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.lazy_dataclass import dataclass
@@ -40,18 +42,19 @@ class Permuted:
 
     @staticmethod
     def of(e: Elemental, i: HloInstruction, permutation: tuple[int, ...]) -> Permuted | None:
-        """The array that an instruction is a transpose or copy of; None if it is computed.
+        """The array that an instruction is a transpose, copy or bitcast of; None if it is computed.
 
         The instruction itself is read with a permutation.
         """
-        while i not in e.bindings:
+        while i not in e.bindings and i.opcode in (Op.TRANSPOSE, Op.COPY) and not i.shape.is_tuple:
             if i.opcode is Op.TRANSPOSE:
                 permutation = _through(i, permutation)
-            elif i.opcode is not Op.COPY or i.shape.is_tuple:
-                return None
             i = i.operands[0]
-        source = e.bindings[i].get(()) if not i.shape.is_tuple else None
-        return Permuted(i, source, permutation) if isinstance(source, IrArray) else None
+        held = unshaped(i, e.bindings)
+        source = e.bindings[held].get(()) if held in e.bindings and not i.shape.is_tuple else None
+        if not isinstance(source, IrArray):
+            return None
+        return Permuted(held, source if held is i else IrArray(source.pointer, array_of(i)), permutation)
 
     @property
     def strides(self) -> list[int]:
@@ -71,6 +74,24 @@ class Permuted:
         return Copy(tuple(ContractionAxis(size, a, 0, c) for size, a, c in steps), t, t)
 
 
+@dataclass(frozen=True)
+class _View:
+    """Arrays in the order of `array`, read in another `shape` of the same memory: a bitcast's."""
+
+    array: ArrayShape
+    shape: ArrayShape
+
+    def of(self, e: Elemental, i: HloInstruction, permutation: tuple[int, ...]) -> Permuted | None:
+        """The array in memory that an instruction is."""
+        source = e.bindings[i].get(()) if i in e.bindings else None
+        if not isinstance(source, IrArray):
+            return None
+        return Permuted(i, IrArray(source.pointer, self.shape.with_type(array_of(i).element_type)), permutation)
+
+
+_Visit = tuple[HloInstruction, tuple[int, ...], _View | None]
+
+
 def _through(i: HloInstruction, permutation: tuple[int, ...]) -> tuple[int, ...]:
     """The permutation with which the operand of a transpose is read, for that of the transpose."""
     return tuple(i.dimensions[d] for d in permutation)
@@ -83,6 +104,9 @@ def emit_transposed(k: Kernel) -> bool:
     """
     if len(k.outputs) != 1 or k.root.shape.is_tuple or k.output.shape.element_count < costs.COMMON.tiled_elements:
         return False
+    inner = unshaped(k.root, k.e.bindings)
+    if inner is not k.root:
+        k = replace(k, root=inner, outputs={(): IrArray(k.output.pointer, array_of(inner))})
     found = Permuted.of(k.e, k.root, tuple(range(k.output.shape.rank)))
     if found is None:
         return _emit_fused(k)
@@ -146,16 +170,16 @@ def _transposed_operands(
     """
     out: dict[HloInstruction, Permuted] = {}
     straight: set[HloInstruction] = set()
-    first = root, tuple(range(shape.rank))
+    first: _Visit = root, tuple(range(shape.rank)), None
     seen, stack = {first}, [first]
 
-    def visit(i: HloInstruction, permutation: tuple[int, ...]) -> None:
-        if (i, permutation) not in seen:
-            seen.add((i, permutation))
-            stack.append((i, permutation))
+    def visit(i: HloInstruction, permutation: tuple[int, ...], view: _View | None) -> None:
+        if (i, permutation, view) not in seen:
+            seen.add((i, permutation, view))
+            stack.append((i, permutation, view))
 
     while stack:
-        i, permutation = stack.pop()
+        i, permutation, view = stack.pop()
         if i.shape.is_tuple:
             return None
         own = array_of(i)
@@ -168,11 +192,15 @@ def _transposed_operands(
             if not i.opcode.is_elementwise:  # a reduction may read an array that is not in the tile
                 return None
             for o in i.operands:
-                visit(o, ())
+                visit(o, (), None)
             continue
+        if view is not None:
+            if not same_order(own, view.array):
+                return None
+            own = view.shape
         if own.rank != shape.rank or tuple(own.dimensions[d] for d in permutation) != shape.dimensions:
             return None
-        source = Permuted.of(e, i, permutation)
+        source = Permuted.of(e, i, permutation) if view is None else view.of(e, i, permutation)
         if source is not None:
             if is_transposing(source.copy(shape)):
                 if out.setdefault(i, source) != source:
@@ -182,12 +210,19 @@ def _transposed_operands(
             continue
         if i in e.bindings:
             return None
+        inner = unshaped(i, e.bindings)
+        if inner is not i:
+            visit(inner, permutation, _View(array_of(inner), own))
+            continue
         scalar = i.opcode is Op.BROADCAST and not array_of(i.operands[0]).dimensions
-        if not (scalar or i.opcode.is_elementwise or i.opcode in (Op.COPY, Op.TRANSPOSE)):
+        moves = i.opcode in (Op.COPY, Op.TRANSPOSE)
+        if not (scalar or i.opcode.is_elementwise or (moves and view is None)):
             return None
         for o in i.operands:
-            within = () if not array_of(o).dimensions else permutation
-            visit(o, _through(i, permutation) if i.opcode is Op.TRANSPOSE else within)
+            if not array_of(o).dimensions:
+                visit(o, (), None)
+            else:
+                visit(o, _through(i, permutation) if i.opcode is Op.TRANSPOSE else permutation, view)
     # an operand that is also read untransposed cannot be in the tile
     return None if straight & out.keys() else out
 
