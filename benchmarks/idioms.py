@@ -1,7 +1,7 @@
 """What users write in a line or two of JAX, against XLA:CPU: a hundred small programs.
 
 Stencils, scans, sorts, gathers, scatters, layers, reductions, moves, functions, integers, Fourier
-transforms, tiny products and loops, in one process, in turns, by the tenth percentile of their
+transforms, tiny products, loops, gradients; in one process, in turns, by the tenth percentile of their
 times. A ratio below 1 is a defect: a decision about threads, vectors or memory that is wrong for
 one form. XLANB_IDIOMS names the rows to measure, as a regular expression; XLANB_IDIOMS_TYPE is f32,
 f64 or bf16.
@@ -369,8 +369,84 @@ def loops() -> Programs:
     }
 
 
+def gradients() -> Programs:
+    """Gradients of blocks of networks for their weights, by batches of sequences or images."""
+    import jax
+    import jax.numpy as jnp
+    from jax import lax, nn
+
+    def rays(x: Any, *weights: Any) -> Any:
+        for w in weights:
+            x = nn.relu(x @ w)
+        return x
+
+    def windows(x: Any, qkv: Any, out: Any, bias: Any) -> Any:
+        b, h, w, c = x.shape
+        parts = x.reshape(b, h // 7, 7, w // 7, 7, c).transpose(0, 1, 3, 2, 4, 5).reshape(-1, 49, c)
+        q, k, v = (parts @ qkv).reshape(-1, 49, 3, 3, c // 3).transpose(2, 0, 3, 1, 4)
+        mixed = nn.softmax(q @ k.swapaxes(-1, -2) / 6 + bias, -1) @ v
+        return mixed.transpose(0, 2, 1, 3).reshape(-1, 49, c) @ out
+
+    def heads(x: Any, q: Any, k: Any, v: Any, out: Any) -> Any:
+        a, b, c = ((x @ w).reshape(*x.shape[:2], 4, -1) for w in (q, k, v))
+        scores = nn.softmax(jnp.einsum("bqhd,bkhd->bhqk", a, b) / 8, -1)
+        return jnp.einsum("bhqk,bkhd->bqhd", scores, c).reshape(x.shape) @ out
+
+    def experts(x: Any, gate: Any, up: Any, down: Any) -> Any:
+        chosen = jnp.argmax(x @ gate, -1)
+        kinds = nn.one_hot(chosen, gate.shape[1], dtype=jnp.int32)
+        place = (jnp.cumsum(kinds, 0) - 1)[..., None] == jnp.arange(64)
+        sent = (place & (kinds > 0)[..., None]).astype(x.dtype)
+        hidden = nn.gelu(jnp.einsum("ecd,edf->ecf", jnp.einsum("nec,nd->ecd", sent, x), up))
+        return jnp.einsum("nec,ecd->nd", sent, jnp.einsum("ecf,efd->ecd", hidden, down))
+
+    def depthwise(x: Any, w: Any, up: Any, down: Any) -> Any:
+        names = ("NHWC", "HWIO", "NHWC")
+        y = lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=names, feature_group_count=96)
+        return x + nn.gelu((y - y.mean(-1, keepdims=True)) @ up) @ down
+
+    def graph(x: Any, senders: Any, receivers: Any, w: Any, a: Any) -> Any:
+        h, n = x @ w, x.shape[0]
+        weight = jnp.exp(nn.leaky_relu((h[senders] * a).sum(-1) + (h[receivers] * a).sum(-1)))
+        total = jax.ops.segment_sum(weight, receivers, n)
+        return jax.ops.segment_sum(h[senders] * (weight / total[receivers])[:, None], receivers, n)
+
+    def gradient(f: Callable[..., Any], *given: int) -> Callable[..., Any]:
+        """The gradient of the sum of squares for all arguments but those."""
+        return lambda *a: jax.grad(
+            lambda *a: (f(*a).astype(jnp.float32) ** 2).mean(), [n for n in range(len(a)) if n not in given]
+        )(*a)
+
+    square = [_float(256, 256) / 16 for _ in range(4)]
+    return {
+        "dense layers of rays": (gradient(rays), (_float(128, 32, 128), *(_float(128, 128) / 16 for _ in range(3)))),
+        "dense layer by sequences": (
+            gradient(lambda x, w: nn.gelu(x @ w)),
+            (_float(4, 256, 256), _float(256, 1024) / 16),
+        ),
+        "attention": (gradient(heads), (_float(2, 128, 256), *square)),
+        "attention in windows": (
+            gradient(windows),
+            (_float(2, 28, 28, 96), _float(96, 288) / 10, _float(96, 96) / 10, _float(3, 49, 49)),
+        ),
+        "mixture of experts": (
+            gradient(experts),
+            (_float(256, 256), _float(256, 8), _float(8, 256, 512) / 16, _float(8, 512, 256) / 16),
+        ),
+        "ConvNeXt's block": (
+            gradient(depthwise),
+            (_float(2, 28, 28, 96), _float(7, 7, 1, 96) / 10, _float(96, 384) / 10, _float(384, 96) / 20),
+        ),
+        "attention in a graph": (
+            gradient(graph, 1, 2),
+            (_float(1000, 64), _below(1000, 8000), _below(1000, 8000), _float(64, 64) / 8, _float(64) / 10),
+        ),
+    }
+
+
 _GROUPS = (
-    stencils, scans, orders, gathers, layers, reductions, moves, functions, integers, transforms, small_products, loops
+    stencils, scans, orders, gathers, layers, reductions, moves, functions, integers, transforms, small_products,
+    loops, gradients
 )  # fmt: skip
 
 

@@ -258,11 +258,16 @@ define internal i64 @guarded.rounded(i64 %size) {{
 }}
 declare i64 @llvm.umax.i64(i64, i64)
 
-; Pages between two without access. Where the system gives no more of these, memory from the heap.
+; Pages between two without access, the first {most} times; then, or if the system gives none, memory
+; from the heap. The table has their number, then address and size of each.
 define internal ptr @guarded.pages(i64 %size) {{
 entry:
   %pages = call i64 @guarded.rounded(i64 %size)
   %total = add i64 %pages, {two}
+  %row = atomicrmw add ptr inttoptr (i64 {table} to ptr), i64 1 seq_cst
+  %full = icmp uge i64 %row, {most}
+  br i1 %full, label %plain, label %guard
+guard:
   %base = call ptr @mmap(ptr null, i64 %total, i32 0, i32 34, i32 -1, i64 0)
   %number = ptrtoint ptr %base to i64
   %none = icmp eq i64 %number, -1
@@ -271,18 +276,39 @@ plain:
   %heap = call ptr @malloc(i64 %pages)
   ret ptr %heap
 open:
+  %place = getelementptr [2 x i64], ptr inttoptr (i64 {table} to ptr), i64 %row
+  %address = getelementptr i64, ptr %place, i64 1
+  store i64 %number, ptr %address
+  %bytes = getelementptr i64, ptr %place, i64 2
+  store i64 %total, ptr %bytes
   %begin = getelementptr i8, ptr %base, i64 {page}
-  %failed = call i32 @mprotect(ptr %begin, i64 %pages, i32 3)
+  %status = call i32 @mprotect(ptr %begin, i64 %pages, i32 3)
+  %failed = icmp ne i32 %status, 0
+  br i1 %failed, label %plain, label %made
+made:
   ret ptr %begin
 }}
 """
+_MOST_STACKS = 8192
+"""Guarded stack arrays in one run: Linux allows a process 65,530 maps."""
+_stack_table = (ctypes.c_int64 * (1 + 2 * _MOST_STACKS))()
+
+
+def _free_stacks() -> None:
+    """Give back the guarded stack arrays of a run that has ended."""
+    for row in range(min(_stack_table[0], _MOST_STACKS)):
+        address, size = _stack_table[1 + 2 * row : 3 + 2 * row]
+        if size:
+            _libc.munmap(ctypes.c_void_p(address), ctypes.c_size_t(size))
+    ctypes.memset(_stack_table, 0, ctypes.sizeof(_stack_table))
 
 
 @cache
 def _stack_memory() -> tuple[jit.LoadedCode, dict[str, int]]:
-    """The functions that replace `alloca`; their memory is never freed."""
+    """The functions that replace `alloca`; see `_free_stacks`."""
     names = ("guarded.start", "guarded.end")
-    text = _STACKS.format(page=_PAGE, last=_PAGE - 1, two=2 * _PAGE)
+    places = {"table": ctypes.addressof(_stack_table), "most": _MOST_STACKS}
+    text = _STACKS.format(page=_PAGE, last=_PAGE - 1, two=2 * _PAGE, **places)
     code = jit.LoadedCode(compile_units([Unit(text, ready=False, weight=0)], jit.host()), names)
     return code, {name: code.address(name) for name in names}
 
@@ -343,6 +369,7 @@ def run_guarded(
     temp.fill(fill)
     word = (ctypes.c_int64 * 2)()
     status = bridge().call(exe.calls.code.run, *tables, temp.address, exe.calls.code.table, word)
+    _free_stacks()
     assert status == OK
     return [m.content() for m in kept[len(exe.calls.arguments) :]]
 

@@ -294,14 +294,15 @@ def _run_only(item: Item, mode: Mode, only: str) -> None:
 
 
 def _survives(work: Callable[[], object]) -> bool:
-    """Whether a child that does some work is not killed by a signal."""
+    """Whether a child that does some work is not killed by a signal, within a minute."""
     pid = os.fork()
     if pid == 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.alarm(60)
         work()
         os._exit(0)
-    return not os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+    status = os.waitpid(pid, 0)[1]
+    return not os.WIFSIGNALED(status) or os.WTERMSIG(status) == signal.SIGALRM
 
 
 # -- the command line ------------------------------------------------------------------------------
