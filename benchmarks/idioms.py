@@ -1,10 +1,10 @@
 """What users write in a line or two of JAX, against XLA:CPU: a hundred small programs.
 
 Stencils, scans, sorts, gathers, scatters, layers, reductions, moves, functions, integers, Fourier
-transforms, tiny products, loops, gradients; in one process, in turns, by the tenth percentile of their
-times. A ratio below 1 is a defect: a decision about threads, vectors or memory that is wrong for
-one form. XLANB_IDIOMS names the rows to measure, as a regular expression; XLANB_IDIOMS_TYPE is f32,
-f64 or bf16.
+transforms, tiny products, loops, gradients; in one process, in turns, by the tenth percentile of
+their times. A ratio below 1 is a defect: a decision about threads, vectors or memory that is wrong
+for one form. XLANB_IDIOMS names the rows to measure, as a regular expression; XLANB_IDIOMS_TYPE is
+f32, f64 or bf16.
 """
 
 from __future__ import annotations

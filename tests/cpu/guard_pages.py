@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -258,14 +259,16 @@ define internal i64 @guarded.rounded(i64 %size) {{
 }}
 declare i64 @llvm.umax.i64(i64, i64)
 
-; Pages between two without access, the first {most} times; then, or if the system gives none, memory
-; from the heap. The table has their number, then address and size of each.
+; Pages between two without access; if there are too many, or the system gives none, memory from the
+; heap. The table has the number of all so far, the number from which on there are too many, and a
+; ring of their addresses and sizes.
 define internal ptr @guarded.pages(i64 %size) {{
 entry:
   %pages = call i64 @guarded.rounded(i64 %size)
   %total = add i64 %pages, {two}
   %row = atomicrmw add ptr inttoptr (i64 {table} to ptr), i64 1 seq_cst
-  %full = icmp uge i64 %row, {most}
+  %most = load atomic i64, ptr inttoptr (i64 {limit} to ptr) seq_cst, align 8
+  %full = icmp uge i64 %row, %most
   br i1 %full, label %plain, label %guard
 guard:
   %base = call ptr @mmap(ptr null, i64 %total, i32 0, i32 34, i32 -1, i64 0)
@@ -276,10 +279,10 @@ plain:
   %heap = call ptr @malloc(i64 %pages)
   ret ptr %heap
 open:
-  %place = getelementptr [2 x i64], ptr inttoptr (i64 {table} to ptr), i64 %row
-  %address = getelementptr i64, ptr %place, i64 1
-  store i64 %number, ptr %address
-  %bytes = getelementptr i64, ptr %place, i64 2
+  %slot = and i64 %row, {last_slot}
+  %place = getelementptr [2 x i64], ptr inttoptr (i64 {ring} to ptr), i64 %slot
+  store i64 %number, ptr %place
+  %bytes = getelementptr i64, ptr %place, i64 1
   store i64 %total, ptr %bytes
   %begin = getelementptr i8, ptr %base, i64 {page}
   %status = call i32 @mprotect(ptr %begin, i64 %pages, i32 3)
@@ -290,25 +293,46 @@ made:
 }}
 """
 _MOST_STACKS = 8192
-"""Guarded stack arrays in one run: Linux allows a process 65,530 maps."""
-_stack_table = (ctypes.c_int64 * (1 + 2 * _MOST_STACKS))()
+"""Guarded stack arrays at a time: Linux allows a process 65,530 maps. A power of two."""
+_LATE = 8
+"""Runs after which a run's stack arrays are given back: a thread of its pool may enter it late."""
 
 
-def _free_stacks() -> None:
-    """Give back the guarded stack arrays of a run that has ended."""
-    for row in range(min(_stack_table[0], _MOST_STACKS)):
-        address, size = _stack_table[1 + 2 * row : 3 + 2 * row]
-        if size:
-            _libc.munmap(ctypes.c_void_p(address), ctypes.c_size_t(size))
-    ctypes.memset(_stack_table, 0, ctypes.sizeof(_stack_table))
+class _Stacks:
+    """The guarded stack arrays of the last runs, which compiled code adds."""
+
+    def __init__(self) -> None:
+        self.table = (ctypes.c_int64 * (2 + 2 * _MOST_STACKS))(0, _MOST_STACKS)
+        self.freed = 0
+        self.marks: deque[int] = deque(maxlen=_LATE)
+
+    def begin_run(self) -> None:
+        """Give back the arrays of old runs."""
+        if len(self.marks) == _LATE:
+            for row in range(self.freed, min(self.marks[0], self.table[1])):
+                at = 2 + 2 * (row % _MOST_STACKS)
+                address, size = self.table[at : at + 2]
+                self.table[at + 1] = 0
+                if size:
+                    _libc.munmap(ctypes.c_void_p(address), ctypes.c_size_t(size))
+            self.freed = self.marks[0]
+            self.table[1] = self.freed + _MOST_STACKS
+        self.marks.append(self.table[0])
+
+    def places(self) -> dict[str, int]:
+        """The addresses of its parts."""
+        table = ctypes.addressof(self.table)
+        return {"table": table, "limit": table + 8, "ring": table + 16, "last_slot": _MOST_STACKS - 1}
+
+
+_stacks = _Stacks()
 
 
 @cache
 def _stack_memory() -> tuple[jit.LoadedCode, dict[str, int]]:
-    """The functions that replace `alloca`; see `_free_stacks`."""
+    """The functions that replace `alloca`."""
     names = ("guarded.start", "guarded.end")
-    places = {"table": ctypes.addressof(_stack_table), "most": _MOST_STACKS}
-    text = _STACKS.format(page=_PAGE, last=_PAGE - 1, two=2 * _PAGE, **places)
+    text = _STACKS.format(page=_PAGE, last=_PAGE - 1, two=2 * _PAGE, **_stacks.places())
     code = jit.LoadedCode(compile_units([Unit(text, ready=False, weight=0)], jit.host()), names)
     return code, {name: code.address(name) for name in names}
 
@@ -368,8 +392,8 @@ def run_guarded(
     temp = Arena(exe, at_end=at_end, only=only)
     temp.fill(fill)
     word = (ctypes.c_int64 * 2)()
+    _stacks.begin_run()
     status = bridge().call(exe.calls.code.run, *tables, temp.address, exe.calls.code.table, word)
-    _free_stacks()
     assert status == OK
     return [m.content() for m in kept[len(exe.calls.arguments) :]]
 
