@@ -189,7 +189,7 @@ class Costs(NamedTuple):
     """The least size of such a b, whose lines are on different pages: blocks read it in order."""
     across_columns: int = 64
     """Columns from which on the product of a transposed matrix and another is packed in blocks."""
-    across_products: int = 1 << 25
+    across_products: int = 3 << 24
     """Products from which on it is."""
     blocked_byte_products: int = 1 << 20
     """The least number of byte products that are packed in blocks."""

@@ -84,10 +84,10 @@ def test_lines_that_lie_pages_apart_are_packed(check, kind, sizes, transposed, i
 @pytest.mark.parametrize(
     ("kind", "sizes", "is_packed"),
     [
-        ("f32", (130, 4097, 70), True),
-        ("f64", (130, 4097, 70), True),
+        ("f32", (130, 6001, 70), True),
+        ("f64", (130, 6001, 70), True),
         ("f32", (300, 4097, 70), False),  # few columns for the rows: a is read twice or thrice
-        ("f32", (70, 9001, 60), False),
+        ("f32", (300, 4097, 50), False),
         ("f32", (70, 1000, 300), False),
     ],
 )
