@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 import xlanb
+from tests.cpu.conftest import NO_PASSES
+from xlanb.cpu.compiler import compile_module
 from xlanb.evaluator import evaluate
+from xlanb.hlo import parse
 
 _FORMS = {
     "the operand": "t = f32[130,96] transpose(x), dimensions={1,0} m = f32[130,96] multiply(t, y) ROOT r = f32[130,96] tanh(m)",
@@ -96,3 +99,26 @@ ENTRY e {
 }"""
     y = np.random.default_rng(4).standard_normal((300, 90)).astype(np.float32)
     np.testing.assert_allclose(xlanb.compile(text)(y), evaluate(text, y), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "t = f32[100,100] transpose(p), dimensions={1,0} n = f32[100,100] negate(t) "
+        "u = f32[100,100] transpose(n), dimensions={1,0} ROOT r = f32[100,100] add(t, u)",
+        "b = f32[100,100] bitcast(q) n = f32[100,100] negate(b) u = f32[100,100] transpose(n), dimensions={1,0} "
+        "ROOT r = f32[100,100] add(b, u)",
+        "b = f32[100,100] bitcast(q) n = f32[100,100] negate(b) u = f32[100,100] transpose(n), dimensions={1,0} "
+        "c = f32[10000] bitcast(b) d = f32[100,100] bitcast(c) ROOT r = f32[100,100] add(d, u)",
+        "b = f32[100,100] bitcast(q) n = f32[100,100] negate(b) u = f32[100,100] transpose(n), dimensions={1,0} "
+        "c = f32[100,100] copy(b) ROOT r = f32[100,100] add(c, u)",
+    ],
+)
+def test_what_is_in_a_tile_is_read_nowhere_else(body: str) -> None:
+    text = f"""HloModule m
+f {{ p = f32[100,100] parameter(0) q = f32[10000] parameter(1) {body} }}
+ENTRY e {{ x = f32[100,100] parameter(0) y = f32[10000] parameter(1)
+  ROOT r = f32[100,100] fusion(x, y), kind=kLoop, calls=f }}"""
+    rng = np.random.default_rng(5)
+    x, y = (rng.standard_normal(s).astype(np.float32) for s in ((100, 100), 10000))
+    np.testing.assert_array_equal(compile_module(parse(text), NO_PASSES)(x, y), evaluate(text, x, y))

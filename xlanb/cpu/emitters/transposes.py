@@ -41,12 +41,12 @@ class Permuted:
     permutation: tuple[int, ...]
 
     @staticmethod
-    def of(e: Elemental, i: HloInstruction, permutation: tuple[int, ...]) -> Permuted | None:
+    def of(e: Elemental, i: HloInstruction, permutation: tuple[int, ...], view: _View | None = None) -> Permuted | None:
         """The array that an instruction is a transpose, copy or bitcast of; None if it is computed.
 
-        The instruction itself is read with a permutation.
+        The instruction itself is read with a permutation; with a view, in its shape.
         """
-        while i not in e.bindings and i.opcode in (Op.TRANSPOSE, Op.COPY) and not i.shape.is_tuple:
+        while view is None and i not in e.bindings and i.opcode in (Op.TRANSPOSE, Op.COPY) and not i.shape.is_tuple:
             if i.opcode is Op.TRANSPOSE:
                 permutation = _through(i, permutation)
             i = i.operands[0]
@@ -54,7 +54,10 @@ class Permuted:
         source = e.bindings[held].get(()) if held in e.bindings and not i.shape.is_tuple else None
         if not isinstance(source, IrArray):
             return None
-        return Permuted(held, source if held is i else IrArray(source.pointer, array_of(i)), permutation)
+        if held is i and view is None:
+            return Permuted(held, source, permutation)
+        shape = array_of(i) if view is None else view.shape.with_type(array_of(i).element_type)
+        return Permuted(held, IrArray(source.pointer, shape), permutation)
 
     @property
     def strides(self) -> list[int]:
@@ -80,13 +83,6 @@ class _View:
 
     array: ArrayShape
     shape: ArrayShape
-
-    def of(self, e: Elemental, i: HloInstruction, permutation: tuple[int, ...]) -> Permuted | None:
-        """The array in memory that an instruction is."""
-        source = e.bindings[i].get(()) if i in e.bindings else None
-        if not isinstance(source, IrArray):
-            return None
-        return Permuted(i, IrArray(source.pointer, self.shape.with_type(array_of(i).element_type)), permutation)
 
 
 _Visit = tuple[HloInstruction, tuple[int, ...], _View | None]
@@ -200,13 +196,16 @@ def _transposed_operands(
             own = view.shape
         if own.rank != shape.rank or tuple(own.dimensions[d] for d in permutation) != shape.dimensions:
             return None
-        source = Permuted.of(e, i, permutation) if view is None else view.of(e, i, permutation)
+        source = Permuted.of(e, i, permutation, view)
         if source is not None:
             if is_transposing(source.copy(shape)):
                 if out.setdefault(i, source) != source:
                     return None
             else:
-                straight.add(source.instruction)
+                straight.add(i)
+                while i is not source.instruction:  # none of those in between may be in the tile either
+                    i = i.operands[0]
+                    straight.add(i)
             continue
         if i in e.bindings:
             return None
