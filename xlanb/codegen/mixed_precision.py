@@ -13,8 +13,6 @@ rounds narrow floats more than once per step (f above) computes in f32, and its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from xlanb.analysis.mixed_precision import common_type, is_mixed, mixed_types, part_type, rounded_operation
 from xlanb.codegen.elements import is_narrow
 from xlanb.codegen.folds import simple_reducer
@@ -50,27 +48,29 @@ def unmix(module: HloModule) -> bool:
                 i = widened(i, next(k for k in kinds if k is not high), high)
     parts = [(i, t) for c in module.computations for i in c if (t := part_type(i)) is not None]
     for i, t in parts:
-        _compute_in(i, t, i.operands)
-    solved = [i for c in module.computations for i in c if i.opcode in _SOLVED]
-    narrow = [i for i in solved if is_narrow(i.shape.element_type)]
-    for i in narrow:
-        _compute_in(i, PrimitiveType.F32, [Builder(i).convert(o, PrimitiveType.F32) for o in i.operands])
-    folds = [i for c in module.computations for i in c if i.opcode in _FOLDS]
-    rounding = [(i, t) for i in folds if (t := _rounded_in_each_step(i.to_apply)) is not None]
-    for i, t in rounding:
+        _compute_in(i, t)
+    narrow = [(i, t) for c in module.computations for i in c if (t := _computed_in_f32(i)) is not None]
+    for i, t in narrow:
         widened(i, t, PrimitiveType.F32, throughout=True)
     products = [i for c in module.computations for i in c if i.opcode in PRODUCTS]
     changed = [i for i in products if _compute_in_one_type(i)]
-    if was_mixed or rounding:
+    if was_mixed or narrow:
         TupleSimplifier().apply(module)
         HloDce().apply(module)
-    return bool(was_mixed or parts or narrow or rounding or changed)
+    return bool(was_mixed or parts or narrow or changed)
 
 
-def _compute_in(i: HloInstruction, t: PrimitiveType, operands: Sequence[HloInstruction]) -> None:
-    """Replace an instruction by one of type t with these operands, converted to its own type."""
-    made = i.parent.clone_instruction(i, operands=operands, shape=i.array_shape.with_type(t))
+def _compute_in(i: HloInstruction, t: PrimitiveType) -> None:
+    """Replace an instruction by one of type t with the same operands, converted to its own type."""
+    made = i.parent.clone_instruction(i, shape=i.array_shape.with_type(t))
     i.parent.replace(i, Builder(i).convert(made, i.array_shape.element_type))
+
+
+def _computed_in_f32(i: HloInstruction) -> PrimitiveType | None:
+    """The narrow type of an instruction that should compute in f32 instead, if any."""
+    if i.opcode in _FOLDS:
+        return _rounded_in_each_step(i.to_apply)
+    return i.shape.element_type if i.opcode in _SOLVED and is_narrow(i.shape.element_type) else None
 
 
 def _rounded_in_each_step(step: HloComputation) -> PrimitiveType | None:
@@ -78,13 +78,13 @@ def _rounded_in_each_step(step: HloComputation) -> PrimitiveType | None:
 
     None if it does not, or calls others. The emitters know single operations themselves.
     """
-    given = {p.shape.element_type for p in step.parameters if p.shape.is_array}
-    if rounded_operation(step)[1] is not None or simple_reducer(step) is not None:
+    given = {p.shape.element_type for p in step.parameters if p.shape.is_array and is_narrow(p.shape.element_type)}
+    if not given or rounded_operation(step)[1] is not None or simple_reducer(step) is not None:
         return None
     if any(not (i.opcode.is_elementwise or i.opcode in _FORWARDED) for i in step):
         return None
     rounding = (i.shape.element_type for i in step if i.shape.is_array and i.opcode not in _EXACT)
-    return next((t for t in rounding if is_narrow(t) and t in given), None)
+    return next((t for t in rounding if t in given), None)
 
 
 def _compute_in_one_type(i: HloInstruction) -> bool:
@@ -102,7 +102,7 @@ def _compute_in_one_type(i: HloInstruction) -> bool:
         c.set_operands(i, [*rounded, *operands[2:]])
     if _sums_alike(kind, result):
         return operands != i.operands
-    _compute_in(i, kind, i.operands)
+    _compute_in(i, kind)
     return True
 
 

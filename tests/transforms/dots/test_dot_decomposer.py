@@ -76,3 +76,25 @@ ENTRY e {
 }"""
     opcodes = {i.opcode for i in xlanb.compile(text).hlo_module.instructions()}
     assert opcodes == {O.PARAMETER, O.BITCAST, O.DOT}
+
+
+@pytest.mark.parametrize("keeps_order", [False, True])
+@pytest.mark.parametrize(("left", "right"), [("b", "b"), ("bm", "b"), ("b", "pb"), ("mb", "bp")])
+def test_nothing_may_be_contracted(left, right, keeps_order):
+    sizes = {"b": 2, "m": 3, "p": 7}
+    x, y = ([sizes[d] for d in order] for order in (left, right))
+    free = [sizes[d] for d in left + right if d != "b"]
+    a, b, c = (f"f32[{','.join(map(str, s))}]" for s in (x, y, [2, *free]))
+    text = f"""HloModule m
+ENTRY e {{
+  x = {a} parameter(0)
+  y = {b} parameter(1)
+  ROOT r = {c} dot(x, y), lhs_batch_dims={{{left.index("b")}}}, rhs_batch_dims={{{right.index("b")}}}
+}}"""
+    module = xlanb.hlo.parse(text)
+    given = [np.arange(np.prod(s), dtype=np.float32).reshape(s) for s in (x, y)]
+    want = xlanb.evaluate(text, *given)
+    DotDecomposer(keeps_order=keeps_order).run(module)
+    module.verify()
+    assert all(is_canonical(i) for i in module.entry_computation if i.opcode is O.DOT)
+    np.testing.assert_array_equal(xlanb.evaluate(module, *given), want)

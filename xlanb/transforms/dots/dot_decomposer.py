@@ -66,36 +66,39 @@ def is_canonical(dot: HloInstruction) -> bool:
 
 
 def _canonical(dot: HloInstruction, *, keeps_order: bool) -> HloInstruction:
-    b = Builder(dot)
-    matrices: list[HloInstruction] = []
-    contracting: list[int] = []
-    sizes: list[int] = []
-    for operand, side in zip(dot.operands[:2], ("lhs", "rhs"), strict=True):
-        dimensions = operand.array_shape.dimensions
-        batch, contracted = dot.ints(f"{side}_batch_dims"), dot.ints(f"{side}_contracting_dims")
-        free = tuple(d for d in range(len(dimensions)) if d not in (*batch, *contracted))
-        groups = [free, contracted] if side == "lhs" else [contracted, free]
-        if keeps_order and not _are_in_order(batch, *groups) and _are_in_order(batch, *reversed(groups)):
-            groups.reverse()
-        kept = [g for g in groups if g or g is contracted]
-        matrices.append(_matrices(b, operand, batch, kept))
-        contracting.append(len(batch) + int(kept[-1] is contracted and len(kept) == 2))
-        sizes += ([dimensions[d] for d in batch] if side == "lhs" else []) + [
-            math.prod(dimensions[d] for d in free)
-        ] * bool(free)
-    leading = tuple(range(len(dot.ints("lhs_batch_dims")))) or None
+    b, n = Builder(dot), len(dot.ints("lhs_batch_dims"))
+    left, k = _side(b, dot, 0, keeps_order=keeps_order)
+    right, k2 = _side(b, dot, 1, keeps_order=keeps_order)
+    sizes, sizes2 = left.array_shape.dimensions, right.array_shape.dimensions
+    free = [d for at, d in enumerate(sizes) if at != k]  # after the batch dimensions
+    free2 = [d for at, d in enumerate(sizes2) if at >= n and at != k2]
     made = b.add(
         HloOpcode.DOT,
-        matrices,
-        array(dot.shape.element_type, sizes),
-        lhs_batch_dims=leading,
-        lhs_contracting_dims=(contracting[0],),
-        rhs_batch_dims=leading,
-        rhs_contracting_dims=(contracting[1],),
+        (left, right),
+        array(dot.shape.element_type, [*free, *free2]),
+        lhs_batch_dims=tuple(range(n)) or None,
+        lhs_contracting_dims=(k,),
+        rhs_batch_dims=tuple(range(n)) or None,
+        rhs_contracting_dims=(k2,),
         operand_precision=dot.attributes.get("operand_precision"),
         algorithm=dot.attributes.get("algorithm"),
     )
     return b.add(HloOpcode.RESHAPE, (made,), dot.shape)
+
+
+def _side(b: Builder, dot: HloInstruction, number: int, *, keeps_order: bool) -> tuple[HloInstruction, int]:
+    """An operand as matrices, and their contracting dimension."""
+    operand, side = dot.operands[number], ("lhs", "rhs")[number]
+    batch, contracted = dot.ints(f"{side}_batch_dims"), dot.ints(f"{side}_contracting_dims")
+    free = tuple(d for d in range(operand.array_shape.rank) if d not in (*batch, *contracted))
+    is_last = number == 0
+    if keeps_order and free and contracted:
+        in_order, turned = (_are_in_order(batch, *groups) for groups in ((free, contracted), (contracted, free)))
+        is_last = in_order or (is_last and not turned)
+    groups = [*([free] if free else []), contracted]
+    if not is_last:
+        groups.reverse()
+    return _matrices(b, operand, batch, groups), len(batch) + (is_last and bool(free))
 
 
 def _are_in_order(*groups: Sequence[int]) -> bool:
