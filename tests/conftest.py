@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -114,5 +115,8 @@ def shell(monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
     made = InteractiveShell.instance()
     made.run_line_magic("load_ext", "xlanb")
     yield made
-    made.reset(new_session=False)
+    # It collects garbage, which takes longer than most tests that use a shell.
+    monkeypatch.setattr(made.displayhook, "flush", lambda: None)
+    made.atexit_operations()
+    atexit.unregister(made.atexit_operations)
     InteractiveShell.clear_instance()

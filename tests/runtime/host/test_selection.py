@@ -35,6 +35,33 @@ def test_unique_keeps_the_order_of_first_appearance() -> None:
     assert places.tolist() == [0, 1, 0]
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_unique_compares_as_ieee_754_says(dtype: type) -> None:
+    x = np.array([0, -0.0, np.nan, np.nan, 1, -0.0], dtype)
+    found, places, counts = run("UniqueWithCounts", x)
+    np.testing.assert_array_equal(found, np.array([0, np.nan, np.nan, 1], dtype))
+    assert not np.signbit(found[0])
+    assert places.tolist() == [0, 0, 1, 2, 3, 0]
+    assert counts.tolist() == [3, 1, 1, 1]
+    rows, places = run("UniqueV2", np.stack([x, x], 1), np.array([0]))
+    assert rows.shape == (4, 2)
+    assert places.tolist() == [0, 0, 1, 2, 3, 0]
+
+
+def test_unique_of_other_types_and_of_nothing() -> None:
+    for dtype in (bool, np.int8, np.int16, np.int64, np.complex128):
+        found, places = run("Unique", np.array([1, 0, 1, 0], dtype))
+        assert (found.tolist(), places.tolist()) == ([1, 0], [0, 1, 0, 1])
+    found, places = run("UniqueV2", texts("a", "b", "a"), np.array([0]))
+    assert (found.tolist(), places.tolist()) == ([b"a", b"b"], [0, 1, 0])
+    found, places = run("UniqueV2", np.array([[b"a"], [b"b"], [b"".join([b"", b"a"])]], object), np.array([0]))
+    assert (found.tolist(), places.tolist()) == ([[b"a"], [b"b"]], [0, 1, 0])
+    found, places = run("UniqueV2", np.zeros((3, 0), np.float32), np.array([0]))
+    assert (found.shape, places.tolist()) == ((1, 0), [0, 0, 0])
+    found, places = run("Unique", np.zeros(0, np.float32))
+    assert (found.shape, places.shape) == ((0,), (0,))
+
+
 def test_where_partition_and_stitch_undo_each_other() -> None:
     data = np.arange(12, dtype=np.float32).reshape(4, 3)
     parts = np.array([1, 0, 1, 1], np.int32)

@@ -5,6 +5,7 @@ Based on core/kernels/{unique_op,where_op,dynamic_partition_op,segment_reduction
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,17 +30,29 @@ def _unique(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
     if not axes.size and x.ndim != 1:
         raise fault(op, f"expected a vector, got shape {list(x.shape)}")
     rows = np.moveaxis(x, axis, 0)
-    seen: dict[Any, int] = {}
-    places = np.empty(len(rows), _out(op, 1))
-    for i, row in enumerate(rows):
-        key = row if x.ndim == 1 and x.dtype.kind == "O" else np.ascontiguousarray(row).tobytes()
-        places[i] = seen.setdefault(key, len(seen))
-    first = np.zeros(len(seen), np.int64)
-    first[places[::-1]] = np.arange(len(rows))[::-1]
+    first, places = np.unique(_first_equal(rows), return_inverse=True)
+    places = places.astype(_out(op, 1))
     found = [np.moveaxis(rows[first], 0, axis), places]
     if len(op.outputs) > len(found):
-        found.append(np.bincount(places, minlength=len(seen)).astype(_out(op, 2)))
+        found.append(np.bincount(places, minlength=len(first)).astype(_out(op, 2)))
     return found
+
+
+def _first_equal(rows: Array) -> Array:
+    """The index of the first slice equal to each; as in TensorFlow, NaN differs from itself."""
+    if rows.dtype.kind == "O":
+        seen: dict[Any, int] = {}
+        keys = rows if rows.ndim == 1 else [tuple(row.ravel()) for row in rows]
+        return np.array([seen.setdefault(key, i) for i, key in enumerate(keys)], int)
+    flat = np.ascontiguousarray(rows).reshape(len(rows), math.prod(rows.shape[1:]))
+    if not flat.size:
+        return np.zeros(len(rows), int)
+    if flat.dtype in {np.dtype(np.float32), np.dtype(np.float64)}:
+        flat = flat + flat.dtype.type(0)  # -0 equals 0
+    size = flat.itemsize * flat.shape[1]
+    raw = flat.view(f"u{size}" if size in {1, 2, 4, 8} else f"V{size}").ravel()
+    _, index, inverse = np.unique(raw, return_index=True, return_inverse=True)
+    return np.where((flat != flat).any(axis=1), np.arange(len(rows)), index[inverse])
 
 
 @host("ListDiff")
