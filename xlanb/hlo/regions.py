@@ -55,3 +55,16 @@ def second_of_two(module: HloModule, cache: Cache, kind: PrimitiveType) -> HloCo
             made.add(HloOpcode.PARAMETER, (), array(kind), name=name, parameter_number=i)
         made.set_root(made.parameters[1])
     return made
+
+
+def reducer(c: HloComputation) -> HloOpcode | None:
+    """The opcode of a computation that only combines its two parameters, else None."""
+    root = c.root
+    if (
+        len(root.operands) == 2
+        and {o.opcode for o in root.operands} == {HloOpcode.PARAMETER}
+        and root.operands[0] is not root.operands[1]
+        and root.opcode.is_commutative
+    ):
+        return root.opcode
+    return None

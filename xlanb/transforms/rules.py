@@ -20,6 +20,7 @@ import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
+from importlib import import_module
 from types import FunctionType
 from typing import Any, TypeAlias, final
 
@@ -349,10 +350,17 @@ class RuleSet:
     """Rules in order, indexed by the opcode of their root.
 
     The first that fires wins; each instruction is visited once.
+
+    Attributes:
+        name: the name of the set.
+        own: rules of this set.
+        parts: further sets, as "module:NAME", with the opcodes of their rules' roots. A module is
+            imported when an instruction has one of its opcodes.
     """
 
     name: str
-    rules: list[Rule] = field(default_factory=list)
+    own: list[Rule] = field(default_factory=list)
+    parts: Mapping[str, tuple[HloOpcode, ...]] = field(default_factory=dict)
     _index: dict[HloOpcode, tuple[Rule, ...]] = field(default_factory=dict, repr=False)
     _by_operands: dict[tuple[HloOpcode, ...], tuple[Rule, ...]] = field(default_factory=dict, repr=False)
 
@@ -367,17 +375,17 @@ class RuleSet:
             for w in (*wants, *(w for g in guards for w in g.wants or ())):
                 if w not in known:
                     raise TypeError(f"rule {label!r} does not capture {w!r}, only {', '.join(sorted(known))}")
-            self.rules.append(Rule(label, pattern, guards, formula, wants, keeps))
+            self.own.append(Rule(label, pattern, guards, formula, wants, keeps))
             self._index.clear()
             self._by_operands.clear()
             return formula
 
         return register
 
-    @staticmethod
-    def union(name: str, sets: Iterable[RuleSet]) -> RuleSet:
-        """All rules of several sets, in order."""
-        return RuleSet(name, [r for s in sets for r in s.rules])
+    @property
+    def rules(self) -> list[Rule]:
+        """All rules, in order."""
+        return [*self.own, *(r for part in self.parts for r in _part(part).rules)]
 
     def candidates(self, i: HloInstruction) -> tuple[Rule, ...]:
         """The rules that may match an instruction; cached by its and its operands' opcodes."""
@@ -396,9 +404,9 @@ class RuleSet:
         """The rules whose root can have this opcode."""
         found = self._index.get(opcode)
         if found is None:
-            found = self._index[opcode] = tuple(
-                r for r in self.rules if r.pattern.opcodes is None or opcode in r.pattern.opcodes
-            )
+            own = (r for r in self.own if r.pattern.opcodes is None or opcode in r.pattern.opcodes)
+            parts = [_part(part) for part, opcodes in self.parts.items() if opcode in opcodes]
+            found = self._index[opcode] = (*own, *(r for part in parts for r in part.for_opcode(opcode)))
         return found
 
     def run(self, computation: HloComputation, options: Hashable = None, walks: int = 1) -> None:
@@ -490,3 +498,9 @@ class RuleSet:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.rules))
+
+
+def _part(name: str) -> RuleSet:
+    module, _, attribute = name.partition(":")
+    part: RuleSet = getattr(import_module(module), attribute)
+    return part

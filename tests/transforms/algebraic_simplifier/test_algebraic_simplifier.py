@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -392,3 +393,12 @@ def test_narrow_constants_are_inverted_where_a_target_does(inverts, opcode):
     )
     AlgebraicSimplifier(inverts_narrow_constants=inverts).run(module)
     assert module.entry.root.opcode.text == opcode
+
+
+def test_each_file_is_imported_for_the_opcodes_that_its_rules_rewrite() -> None:
+    for part, opcodes in RULES.parts.items():
+        module, _, name = part.partition(":")
+        rules = getattr(import_module(module), name).rules
+        assert rules
+        assert all(r.pattern.opcodes for r in rules)
+        assert {o for r in rules for o in r.pattern.opcodes} == set(opcodes), part

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.hlo.regions import reducer
 from xlanb.shape import ArrayShape, Shape, TupleShape
 from xlanb.shape.shape import tuple_of
-from xlanb.transforms.algebraic_simplifier.reduce import reducer
 from xlanb.transforms.reductions.tree_reduction_rewriter import starts_neutral
 
 

@@ -52,7 +52,8 @@ def _first_equal(rows: Array) -> Array:
     size = flat.itemsize * flat.shape[1]
     raw = flat.view(f"u{size}" if size in {1, 2, 4, 8} else f"V{size}").ravel()
     _, index, inverse = np.unique(raw, return_index=True, return_inverse=True)
-    return np.where((flat != flat).any(axis=1), np.arange(len(rows)), index[inverse])
+    has_nan = (flat != flat).any(axis=1)  # noqa: PLR0124 - NumPy has no isnan for every dtype
+    return np.where(has_nan, np.arange(len(rows)), index[inverse])
 
 
 @host("ListDiff")

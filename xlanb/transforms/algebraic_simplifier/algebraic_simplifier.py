@@ -8,50 +8,51 @@ a walk changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.lazy_dataclass import dataclass
-from xlanb.transforms.algebraic_simplifier.arithmetic import ARITHMETIC
-from xlanb.transforms.algebraic_simplifier.broadcast import BROADCAST
-from xlanb.transforms.algebraic_simplifier.compare_select import COMPARE_SELECT
-from xlanb.transforms.algebraic_simplifier.constant import CONSTANT
-from xlanb.transforms.algebraic_simplifier.convert import CONVERT
-from xlanb.transforms.algebraic_simplifier.convolution import CONVOLUTION
-from xlanb.transforms.algebraic_simplifier.division import DIVISION
-from xlanb.transforms.algebraic_simplifier.dot import DOT
-from xlanb.transforms.algebraic_simplifier.dynamic_slice import DYNAMIC_SLICE
-from xlanb.transforms.algebraic_simplifier.logic import LOGIC
-from xlanb.transforms.algebraic_simplifier.power import POWER
-from xlanb.transforms.algebraic_simplifier.reduce import REDUCE
-from xlanb.transforms.algebraic_simplifier.reshape_transpose import RESHAPE_TRANSPOSE
-from xlanb.transforms.algebraic_simplifier.slice_pad_concat import SLICE_PAD_CONCAT
-from xlanb.transforms.algebraic_simplifier.structure import STRUCTURE
 from xlanb.transforms.base import HloPass, has_layouts
 from xlanb.transforms.rules import RuleSet
 from xlanb.transforms.verdict import REAL
 
-RULES = RuleSet.union(
-    "algsimp",
-    (
-        ARITHMETIC,
-        DIVISION,
-        POWER,
-        LOGIC,
-        COMPARE_SELECT,
-        CONVERT,
-        RESHAPE_TRANSPOSE,
-        BROADCAST,
-        REDUCE,
-        SLICE_PAD_CONCAT,
-        DYNAMIC_SLICE,
-        DOT,
-        CONVOLUTION,
-        CONSTANT,
-        STRUCTURE,
+_FILES: Mapping[str, tuple[O, ...]] = {
+    "arithmetic": (O.ABS, O.ADD, O.MAXIMUM, O.MINIMUM, O.MULTIPLY, O.NEGATE, O.SUBTRACT),
+    "division": (O.DIVIDE, O.REMAINDER),
+    "power": (
+        O.CEIL,
+        O.COMPLEX,
+        O.COPY,
+        O.FLOOR,
+        O.IMAG,
+        O.LOG,
+        O.POWER,
+        O.REAL,
+        O.ROUND_NEAREST_AFZ,
+        O.ROUND_NEAREST_EVEN,
+        O.RSQRT,
+        O.SIGN,
+        O.SQRT,
     ),
-)
+    "logic": (O.AND, O.NOT, O.OR, O.SHIFT_LEFT, O.SHIFT_RIGHT_ARITHMETIC, O.SHIFT_RIGHT_LOGICAL, O.XOR),
+    "compare_select": (O.CLAMP, O.COMPARE, O.SELECT),
+    "convert": (O.BITCAST_CONVERT, O.CONVERT, O.REDUCE_PRECISION),
+    "reshape_transpose": (O.BITCAST, O.COPY, O.RESHAPE, O.REVERSE, O.TRANSPOSE),
+    "broadcast": (O.BROADCAST, O.IOTA),
+    "reduce": (O.REDUCE, O.REDUCE_WINDOW),
+    "slice_pad_concat": (O.CONCATENATE, O.PAD, O.REDUCE_WINDOW, O.SLICE),
+    "dynamic_slice": (O.DYNAMIC_SLICE, O.DYNAMIC_UPDATE_SLICE),
+    "dot": (O.DOT,),
+    "convolution": (O.CONVOLUTION,),
+    "constant": (O.CONSTANT,),
+    "structure": (O.CONDITIONAL, O.GET_TUPLE_ELEMENT, O.MAP, O.SORT),
+}
+"""The files of rules in order, with the opcodes that their rules rewrite."""
+
+RULES = RuleSet("algsimp", parts={f"{__package__}.{file}:{file.upper()}": opcodes for file, opcodes in _FILES.items()})
 
 _SWEEPS = 25
 """XLA's limit on the iterations to a fixed point."""

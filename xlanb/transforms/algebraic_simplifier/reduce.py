@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.hlo.regions import reducer
 from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import array
 from xlanb.transforms import match as m
@@ -19,19 +19,6 @@ REDUCE = RuleSet("reduce")
 rule = REDUCE.rule
 _EXACT = 256
 """The largest count for which a product is as accurate as a repeated addition of equal floats."""
-
-
-def reducer(c: HloComputation) -> O | None:
-    """The opcode of a computation that only combines its two parameters, else None."""
-    root = c.root
-    if (
-        len(root.operands) == 2
-        and {o.opcode for o in root.operands} == {O.PARAMETER}
-        and root.operands[0] is not root.operands[1]
-        and root.opcode.is_commutative
-    ):
-        return root.opcode
-    return None
 
 
 def is_neutral(root: HloInstruction, init: HloInstruction) -> bool:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from xlanb.hlo.attributes import WindowDimension
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.hlo.regions import reducer
 from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType as T
 from xlanb.shape import Shape
-from xlanb.transforms.algebraic_simplifier.reduce import reducer
 
 MIN_ELEMENTS = 4096
 """The fewest elements for which a library call of elementwise code or a reduction pays."""

@@ -14,9 +14,9 @@ from xlanb.hlo.attributes import Window, WindowDimension
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.hlo.regions import reducer
 from xlanb.lazy_dataclass import dataclass
 from xlanb.shape.shape import array
-from xlanb.transforms.algebraic_simplifier.reduce import reducer
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.dots.ynn_support import takes_reduction
