@@ -103,6 +103,7 @@ LATE = {
         ],
         "a command imports what it needs: `xlanb --help` answers at once",
     ),
+    "xlanb.cpu.codegen.kernel": "few fusions are means",
     "xlanb.cpu.compiler": "most programs run on one device",
     "xlanb.cpu.emitters.matmul.gemm": "most products are not large",
     "xlanb.cpu.executable": "saving, exporting, profiling, several devices and calls of Python are rare",

@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from xlanb.analysis.cumulative import cumulative
 from xlanb.cpu import Executable
-from xlanb.cpu.emitters.scans import cumulative
 from xlanb.evaluator import evaluate
 from xlanb.hlo import parse
 

@@ -10,7 +10,7 @@ import pytest
 
 from xlanb.codegen import costs
 from xlanb.codegen.target import Target
-from xlanb.cpu.emitters import dots
+from xlanb.cpu.emitters.kernel import SCRATCH
 from xlanb.cpu.emitters.matmul.blocking import blocking
 from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis
 from xlanb.cpu.emitters.matmul.plan import most_columns
@@ -110,7 +110,7 @@ def test_b_goes_by_panels_that_take_no_scratch_where_there_are_rows_enough(check
     text, shapes = dot_text(rows, 700, 600, transposed=(False, transposed))
     exe = check(text, shapes)
     root = next(i for i in exe.hlo_module.instructions() if i.opcode is Op.DOT)
-    assert scratch <= dots.scratch_bytes(root) <= 1.2 * scratch
+    assert scratch <= SCRATCH[Op.DOT](root) <= 1.2 * scratch
     assert scratch <= exe.buffer_assignment.temp_size <= 1.2 * scratch
     assert routine in exe.llvm_ir
 

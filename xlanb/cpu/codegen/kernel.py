@@ -5,28 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
+from xlanb.analysis.cumulative import cumulative
 from xlanb.analysis.dynamic import involves_dynamic
 from xlanb.codegen import costs
 from xlanb.codegen import elementwise as _elementwise  # noqa: F401 - registers its rules
 from xlanb.codegen import movement as _movement  # noqa: F401 - registers its rules
 from xlanb.codegen.arithmetic import function_name
 from xlanb.codegen.elemental import RULES, Leaf, array_of
-from xlanb.codegen.folds import simple_reducer
 from xlanb.codegen.indexing import same_order
 from xlanb.codegen.math import routines
-from xlanb.cpu.emitters import concatenations as _concatenations  # noqa: F401 - registers its kernel
-from xlanb.cpu.emitters import (
-    convolutions,
-    dots,
-    loops,
-    reductions,
-    scans,
-    shared_reductions,
-    transposes,
-    windows,
-)
 from xlanb.cpu.emitters import kernel as emitters
-from xlanb.cpu.emitters.kernel import IN_PLACE, MEMORY_ONLY, OPTIONAL, ROUNDS, SCRATCH, SCRATCH_EACH
+from xlanb.cpu.emitters import loops, reductions, transposes
+from xlanb.cpu.emitters.kernel import IN_PLACE, IS_CONTRACTION, OPTIONAL, ROUNDS, SCRATCH, SCRATCH_EACH
 from xlanb.cpu.emitters.rows import Reads, is_in_place, reads_of
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -67,15 +57,6 @@ def emit(k: emitters.Kernel) -> None:
         emit_elements(k)
 
 
-@emitters.emitter(Op.REDUCE)
-def _reduce(k: emitters.Kernel) -> bool:
-    op = simple_reducer(k.root.to_apply)
-    return len(k.root.operands) == 2 and (
-        shared_reductions.emit_shared_reduce(k.e, k.root, op, k.output, k.scratch)
-        or reductions.emit_whole_reduce(k.e, k.root, k.output, k.scratch)
-    )
-
-
 def _scaled_reduce(k: emitters.Kernel) -> bool:
     """Emit a mean: a reduction times one number."""
     if k.root.opcode is not Op.MULTIPLY or k.instruction.opcode is not Op.FUSION:
@@ -89,38 +70,10 @@ def _scaled_reduce(k: emitters.Kernel) -> bool:
             and array_of(scale).rank == 0
             and same_order(array_of(i), k.output.shape)
         ):
-            op = simple_reducer(i.to_apply)
-            return shared_reductions.emit_scaled_reduce(k.e, i, op, scale, k.output)
+            from xlanb.cpu.emitters.shared_reductions import emit_scaled_reduce
+
+            return emit_scaled_reduce(k.e, i, scale, k.output)
     return False
-
-
-def _reduce_scratch(i: HloInstruction) -> int:
-    """Bytes of the partial results of a full reduction of a large array, or of its columns."""
-    if i.shape.is_tuple or len(i.operands) != 2:
-        return 0
-    return reductions.scratch_bytes(i) if array_of(i).element_count == 1 else shared_reductions.scratch_bytes(i)
-
-
-SCRATCH[Op.REDUCE] = _reduce_scratch
-
-
-@emitters.emitter(Op.REDUCE_WINDOW)
-def _reduce_window(k: emitters.Kernel) -> bool:
-    return scans.emit_cumulative(k) or windows.emit_windows(k)
-
-
-@emitters.emitter(Op.DOT)
-def _dot(k: emitters.Kernel) -> bool:
-    return dots.emit_dot(k.e, k.root, k.output, k.scratch)
-
-
-SCRATCH[Op.DOT] = dots.scratch_bytes
-SCRATCH[Op.CONVOLUTION] = convolutions.scratch_bytes
-
-
-@emitters.emitter(Op.CONVOLUTION)
-def _convolution(k: emitters.Kernel) -> bool:
-    return convolutions.emit_convolution(k.e, k.root, k.output, k.scratch)
 
 
 # -- which fusions are kernels, and what they may write in place -----------------------------------
@@ -141,16 +94,13 @@ def is_kernel(fusion: HloInstruction) -> bool:
         if i.opcode in (Op.FUSION, Op.CALL):
             if not is_inlinable(i.called_computations[0]):
                 return False
-        elif i.opcode not in RULES or i.opcode in MEMORY_ONLY:
+        elif i.opcode not in RULES:
             return False
-        elif i is not target.root and scans.cumulative(i) is not None:
+        elif i is not target.root and cumulative(i) is not None:
             return False  # a single element would cost a whole window
-        elif i.opcode in _CONTRACTIONS and _CONTRACTIONS[i.opcode](i) and not _by_itself(target, i):
+        elif i.opcode in (Op.DOT, Op.CONVOLUTION) and IS_CONTRACTION[i.opcode](i) and not _by_itself(target, i):
             return False  # sums by element, or operands recomputed for every use, would cost more than a kernel
     return True
-
-
-_CONTRACTIONS = {Op.DOT: dots.is_worth_a_kernel, Op.CONVOLUTION: convolutions.is_worth_a_kernel}
 
 
 def _by_itself(target: HloComputation, i: HloInstruction) -> bool:

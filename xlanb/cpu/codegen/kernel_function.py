@@ -16,7 +16,6 @@ from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.types import PTR, VOID
 from xlanb.codegen.values import Value
 from xlanb.cpu.codegen import kernel as kernels
-from xlanb.cpu.emitters import updates
 from xlanb.cpu.emitters.kernel import EMITTERS, HAS_KERNEL, Kernel
 from xlanb.cpu.runtime.guard import HOST
 from xlanb.errors import UnimplementedError
@@ -41,7 +40,7 @@ def is_host_call(i: HloInstruction) -> bool:
     if involves_dynamic(i) or is_number_of_several(i) or is_transfer_of_several(i):
         return True
     if i.opcode is Op.SCAN:
-        return not updates.scans_by_element(i)
+        return not HAS_KERNEL[Op.SCAN](i)
     if i.opcode not in HOST_OPCODES:
         return False
     has_kernel = HAS_KERNEL.get(i.opcode)

@@ -26,11 +26,13 @@ from xlanb.cpu.emitters.conv.lowering import ConvolutionPart, part_of
 from xlanb.cpu.emitters.conv.padded import PaddedInput, emit_padded, padded
 from xlanb.cpu.emitters.conv.phases import combinations, phases
 from xlanb.cpu.emitters.dots import place_of
+from xlanb.cpu.emitters.kernel import IS_CONTRACTION, SCRATCH, Kernel, emitter
 from xlanb.cpu.emitters.matmul.gemm import emit_contraction
 from xlanb.cpu.emitters.matmul.lanes import Lanes, can_load, lanes_of
 from xlanb.cpu.emitters.matmul.literals import with_literal
 from xlanb.cpu.emitters.matmul.plan import MatmulPlan, plan
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.lazy_dataclass import dataclass
 
 _BLOCK = 512
@@ -72,20 +74,24 @@ def _plan_of(c: Convolution) -> _Planned | None:
     return _Planned(c, source, made, len(chosen) == prod(len(found) for found in phases(c)))
 
 
-def is_worth_a_kernel(i: HloInstruction) -> bool:
-    """Whether a convolution should be a kernel of its own, not part of a fusion (see dots)."""
+def _is_contraction(i: HloInstruction) -> bool:
     planned = _plan_of(Convolution.of(i))
     return planned is not None and sum(p.x.products for _, p in planned.parts) >= costs.COMMON.written_products
 
 
-def scratch_bytes(i: HloInstruction) -> int:
-    """Bytes of scratch memory that `emit_convolution` needs."""
+def _scratch_bytes(i: HloInstruction) -> int:
     planned = _plan_of(Convolution.of(i))
     return 0 if planned is None else planned.scratch_bytes
 
 
-def emit_convolution(e: Elemental, i: HloInstruction, output: IrArray, scratch: Value | None) -> bool:
+SCRATCH[Op.CONVOLUTION] = _scratch_bytes
+IS_CONTRACTION[Op.CONVOLUTION] = _is_contraction
+
+
+@emitter(Op.CONVOLUTION)
+def emit_convolution(k: Kernel) -> bool:
     """Emit a convolution of operands in memory; False if the elemental rule must be used."""
+    e, i, output, scratch = k.e, k.root, k.output, k.scratch
     source, kernel = (place_of(e, o) for o in i.operands[:2])
     planned = _plan_of(Convolution.of(i))
     if source is None or kernel is None or planned is None:

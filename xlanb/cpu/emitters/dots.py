@@ -14,6 +14,7 @@ from xlanb.codegen.elemental import Elemental, array_of
 from xlanb.codegen.indexing import IrArray, strides
 from xlanb.codegen.products import accumulator_type
 from xlanb.codegen.values import Value
+from xlanb.cpu.emitters.kernel import IS_CONTRACTION, SCRATCH, Kernel, emitter
 from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis
 from xlanb.cpu.emitters.matmul.gemm import emit_contraction
 from xlanb.cpu.emitters.matmul.literals import with_literal
@@ -51,23 +52,26 @@ def _contraction(a: ArrayShape, b: ArrayShape, c: ArrayShape, d: DotLoops) -> Co
     )
 
 
-def scratch_bytes(i: HloInstruction) -> int:
+def _scratch_bytes(i: HloInstruction) -> int:
     """Bytes of scratch memory that `emit_dot` needs."""
     made = plan(contraction_of(i))
     return made.scratch_bytes if made is not None else 0
 
 
-def is_worth_a_kernel(i: HloInstruction) -> bool:
-    """Whether a dot should be a kernel of its own instead of part of a fusion.
-
-    It should if it has enough products and its types can be vectorized.
-    """
+def _is_contraction(i: HloInstruction) -> bool:
+    """Whether it has enough products, of types that can be vectorized."""
     x = contraction_of(i)
     return x.products >= costs.COMMON.written_products and plan(x) is not None
 
 
-def emit_dot(e: Elemental, i: HloInstruction, output: IrArray, scratch: Value | None) -> bool:
+SCRATCH[Op.DOT] = _scratch_bytes
+IS_CONTRACTION[Op.DOT] = _is_contraction
+
+
+@emitter(Op.DOT)
+def emit_dot(k: Kernel) -> bool:
     """Emit a dot of operands in memory as a kernel; False if the elemental rule must be used."""
+    e, i = k.e, k.root
     a, b = (place_of(e, o) for o in i.operands[:2])
     if a is None or b is None:
         return False
@@ -78,7 +82,7 @@ def emit_dot(e: Elemental, i: HloInstruction, output: IrArray, scratch: Value | 
     if found is not None:
         made, place = found
         a, b = (place, b) if made.x.is_swapped else (a, place)
-    emit_contraction(e.f, made, (a, b, output.pointer), scratch)
+    emit_contraction(e.f, made, (a, b, k.output.pointer), k.scratch)
     e.f.ready = e.f.calls_only = True
     return True
 

@@ -56,32 +56,38 @@ class Kernel:
 
 # -- registries ------------------------------------------------------------------------------------
 
-_RARE: Mapping[Op, str] = {
+_FILES: Mapping[Op, str] = {
     Op.CHOLESKY: "linalg",
+    Op.CONCATENATE: "concatenations",
+    Op.CONVOLUTION: "convolutions",
     Op.CUSTOM_CALL: "linalg",
+    Op.DOT: "dots",
+    Op.DYNAMIC_UPDATE_SLICE: "updates",
     Op.FFT: "fft.kernel",
+    Op.PAD: "updates",
+    Op.REDUCE: "shared_reductions",
+    Op.REDUCE_WINDOW: "windows",
+    Op.SCAN: "updates",
+    Op.SCATTER: "updates",
     Op.SELECT_AND_SCATTER: "select_and_scatter",
     Op.SORT: "sorting.sort",
     Op.TOPK: "sorting.topk",
     Op.TRIANGULAR_SOLVE: "linalg",
 }
-"""The modules of emitters that few programs need; they register themselves."""
+"""The modules of emitters by opcode; they register themselves."""
 _CUSTOM_FUSIONS = "attention.emit"
 """The module of kernels of custom fusions."""
 
 
 def _import_emitters(opcode: Op) -> None:
-    if opcode in _RARE:
-        import_module(f"{__package__}.{_RARE[opcode]}")
+    if opcode in _FILES:
+        import_module(f"{__package__}.{_FILES[opcode]}")
 
 
 Emitter = Callable[[Kernel], bool]
 EMITTERS: dict[Op, Emitter] = LateRegistry(_import_emitters)
 """Emitters by the root's opcode; if one returns False, it emitted nothing: use the loop kernel."""
 
-
-MEMORY_ONLY: set[Op] = set()
-"""Opcodes whose emitter needs operands in memory: they cannot be part of a fusion's kernel."""
 SCRATCH: dict[Op, Callable[[HloInstruction], int]] = LateRegistry(_import_emitters)
 """Bytes of shared scratch memory that the emitter of an opcode needs."""
 SCRATCH_EACH: dict[Op, Callable[[HloInstruction], int]] = LateRegistry(_import_emitters)
@@ -98,6 +104,8 @@ It may if it reads the whole operand before it writes.
 """
 OPTIONAL: dict[Op, bool] = LateRegistry(_import_emitters)
 """Opcodes whose emitter skips unused results, which have no buffer."""
+IS_CONTRACTION: dict[Op, Callable[[HloInstruction], bool]] = LateRegistry(_import_emitters)
+"""Whether an instruction has so many products that it must not be part of a fusion's kernel."""
 HAS_KERNEL: dict[Op, Callable[[HloInstruction], bool]] = LateRegistry(_import_emitters)
 """Whether an instruction of an opcode has a kernel; if not, the runtime computes it."""
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from xlanb.codegen.elemental import array_of, flat, pack
+from xlanb.analysis.cumulative import Cumulative, cumulative
+from xlanb.codegen.elemental import flat, pack
 from xlanb.codegen.elements import Element, is_narrow
 from xlanb.codegen.folds import AnyOrder
 from xlanb.codegen.function import Function, Ix
@@ -22,72 +23,12 @@ from xlanb.codegen.nest import Nest, Tail, Vectors, nested, vectorize
 from xlanb.codegen.values import Value, Vector
 from xlanb.cpu.emitters.reductions import Reducer
 from xlanb.cpu.emitters.vector_plan import plan
-from xlanb.hlo.instruction import HloInstruction
-from xlanb.hlo.opcode import HloOpcode as Op
-from xlanb.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from xlanb.cpu.emitters.kernel import Kernel
 
 Steps = Callable[[list[Element]], list[Element]]
 """Emits the steps of a line from a state on; returns the state after them."""
-
-
-@dataclass(frozen=True)
-class Cumulative:
-    """Element j of a result line of length m folds elements 0 .. j + shift of an operand line of n.
-
-    Both are counted from the end if `reverse`; elements outside the operand are left out.
-    """
-
-    axis: int
-    n: int
-    m: int
-    shift: int
-    reverse: bool
-
-    def place(self, f: Function, size: int, at: Ix) -> Ix:
-        """The position of element `at` in a line of the given size."""
-        return f.sub(size - 1, at) if self.reverse else at
-
-    @property
-    def empty(self) -> int:
-        """Result elements before the first non-empty fold."""
-        return min(max(-self.shift, 0), self.m)
-
-    @property
-    def early(self) -> int:
-        """Operand elements that are folded before the first result."""
-        return min(max(self.shift, 0), self.n)
-
-    @property
-    def steps(self) -> int:
-        """Results that each add one element; the ones after them repeat the last fold."""
-        return max(min(self.m - self.empty, self.n - self.early), 0)
-
-
-def cumulative(i: HloInstruction) -> Cumulative | None:
-    """A reduce-window as a running fold along one dimension; None if it is not one."""
-    if i.opcode is not Op.REDUCE_WINDOW:
-        return None
-    source = array_of(i.operands[0])
-    result = next(shape.as_array() for _, shape in i.shape.leaves())
-    wide = [d for d, w in enumerate(i.window.dimensions) if w.size != 1 or result.dimensions[d] != source.dimensions[d]]
-    if any(w.stride != 1 or w.base_dilation != 1 or w.window_dilation != 1 for w in i.window.dimensions):
-        return None
-    if len(wide) != 1 or source.element_count == 0 or result.element_count == 0:
-        return None
-    (axis,) = wide
-    w = i.window.dimensions[axis]
-    others = (v for d, v in enumerate(i.window.dimensions) if d != axis)
-    if w.size < 3 or w.reversal or any(v.padding_low or v.padding_high for v in others):
-        return None
-    n, m = source.dimensions[axis], result.dimensions[axis]
-    if w.padding_low >= m - 1:
-        return Cumulative(axis, n, m, w.size - 1 - w.padding_low, reverse=False)
-    if w.size - 1 - w.padding_low >= n - 1:
-        return Cumulative(axis, n, m, n - m + w.padding_low, reverse=True)
-    return None
 
 
 def emit_cumulative(k: Kernel) -> bool:
@@ -97,6 +38,11 @@ def emit_cumulative(k: Kernel) -> bool:
         return False
     _ScanEmitter(k, scan).emit()
     return True
+
+
+def _position(scan: Cumulative, f: Function, size: int, at: Ix) -> Ix:
+    """The position of element `at` in a line of the given size."""
+    return f.sub(size - 1, at) if scan.reverse else at
 
 
 class _ScanEmitter:
@@ -172,10 +118,10 @@ class _ScanEmitter:
         """Emit step after step; results are stored from `first_out` on, unless it is None."""
         f, scan = self.f, self.scan
         with f.carried(steps.stop, flat(state), steps.start) as loop, f.aside():
-            given = self._given(at, scan.place(f, scan.n, f.add(loop.index, first_in)))
+            given = self._given(at, _position(scan, f, scan.n, f.add(loop.index, first_in)))
             made = self.reducer.step(pack(self.types, loop.values), given)
             if first_out is not None:
-                self._put(at, scan.place(f, scan.m, f.add(loop.index, first_out)), made)
+                self._put(at, _position(scan, f, scan.m, f.add(loop.index, first_out)), made)
             loop.next = flat(made)
         return pack(self.types, loop.values)
 
@@ -183,7 +129,7 @@ class _ScanEmitter:
         """Store the same values to `count` positions."""
         if count > 0:
             with self.f.loop(begin + count, begin) as j:
-                self._put(at, self.scan.place(self.f, self.scan.m, j), state)
+                self._put(at, _position(self.scan, self.f, self.scan.m, j), state)
 
     # -- vectors within a line ---------------------------------------------------------------------
 

@@ -16,11 +16,13 @@ from xlanb.analysis.dataflow import is_plain_reshape
 from xlanb.codegen import costs
 from xlanb.codegen.elemental import Elemental, array_of
 from xlanb.codegen.elements import array, real
-from xlanb.codegen.folds import identity
+from xlanb.codegen.folds import identity, simple_reducer
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.indexing import IrArray, order, same_order
 from xlanb.codegen.parallel import is_shared, parts
 from xlanb.codegen.values import Number, Value
+from xlanb.cpu.emitters import reductions
+from xlanb.cpu.emitters.kernel import SCRATCH, Kernel, emitter
 from xlanb.cpu.emitters.reduction_routines import OF_ONE, OF_TWO, BandsPart, Fold, RowsPart, reduce_columns, reduce_rows
 from xlanb.cpu.emitters.reduction_routines import scale as scale_all
 from xlanb.cpu.emitters.reductions import PARTS
@@ -68,7 +70,7 @@ def _padded(elements: int) -> int:
     return -(-elements // 64) * 64
 
 
-def scratch_bytes(i: HloInstruction) -> int:
+def _scratch_bytes(i: HloInstruction) -> int:
     """Bytes of the partial results of a reduction across rows."""
     form, source = _form(i), i.operands[0]
     while source.opcode is Op.BITCAST or is_plain_reshape(source):
@@ -130,14 +132,37 @@ def _form(i: HloInstruction) -> tuple[int, int, int] | None:
     return (runs[0][1] if at else 1), runs[at][1], (runs[-1][1] if at < len(runs) - 1 else 1)
 
 
+def _reduce_scratch(i: HloInstruction) -> int:
+    """Bytes of the partial results of a full reduction of a large array, or of its columns."""
+    if i.shape.is_tuple or len(i.operands) != 2:
+        return 0
+    return reductions.scratch_bytes(i) if array_of(i).element_count == 1 else _scratch_bytes(i)
+
+
+SCRATCH[Op.REDUCE] = _reduce_scratch
+
+
 # -- kernels that call the routines ----------------------------------------------------------------
 
 
-def emit_shared_reduce(e: Elemental, i: HloInstruction, op: Op | None, output: IrArray, scratch: Value | None) -> bool:
+@emitter(Op.REDUCE)
+def emit_reduce(k: Kernel) -> bool:
+    """Emit a reduction of one array as a routine call, or to one number by several threads.
+
+    Returns False for others.
+    """
+    return len(k.root.operands) == 2 and (
+        emit_shared_reduce(k.e, k.root, k.output, k.scratch)
+        or reductions.emit_whole_reduce(k.e, k.root, k.output, k.scratch)
+    )
+
+
+def emit_shared_reduce(e: Elemental, i: HloInstruction, output: IrArray, scratch: Value | None) -> bool:
     """Emit a reduction of arrays in memory as a routine call.
 
     Returns False, and emits nothing, for other forms or types and for small arrays.
     """
+    op = simple_reducer(i.to_apply)
     of, pointers = _sources(e, i.operands[0])
     types = {array_of(o).element_type for o in i.operands}
     if op is None or not pointers or not e.f.target.explicit_vectors or types - _TYPES:
@@ -163,7 +188,7 @@ def emit_shared_reduce(e: Elemental, i: HloInstruction, op: Op | None, output: I
     return True
 
 
-def emit_scaled_reduce(e: Elemental, i: HloInstruction, op: Op | None, scale: HloInstruction, output: IrArray) -> bool:
+def emit_scaled_reduce(e: Elemental, i: HloInstruction, scale: HloInstruction, output: IrArray) -> bool:
     """Emit a reduction whose few results are multiplied by one number, as in a mean.
 
     Returns False, and emits nothing, for other reductions.
@@ -172,7 +197,7 @@ def emit_scaled_reduce(e: Elemental, i: HloInstruction, op: Op | None, scale: Hl
     many = count * costs.COMMON.multiplied_elements > given
     if t not in (T.F32, T.F64) or many or (count == 1 and given >= costs.COMMON.shared_sum_elements):
         return False
-    if not emit_shared_reduce(e, i, op, output, None):
+    if not emit_shared_reduce(e, i, output, None):
         return False
     fold = Fold(Op.MULTIPLY, None, t, e.f.target.vector_bits // t.bits)
     scale_all(e.f, fold, output.pointer, count, real(e.scalar(scale)))

@@ -15,7 +15,7 @@ from xlanb.codegen.nest import nested
 from xlanb.codegen.parallel import parallel
 from xlanb.codegen.scatter import Scatter
 from xlanb.codegen.views import along
-from xlanb.cpu.emitters.kernel import MEMORY_ONLY, Kernel, emitter
+from xlanb.cpu.emitters.kernel import HAS_KERNEL, Kernel, emitter
 from xlanb.cpu.emitters.loops import emit_loops
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -30,9 +30,6 @@ def _copy_in(k: Kernel, operand: HloInstruction, leaf: Leaf) -> None:
     output = k.outputs[leaf]
     if not (isinstance(source, IrArray) and source.pointer == output.pointer):
         emit_loops(k.e, [(operand, (), output)])
-
-
-MEMORY_ONLY.update((Op.SCATTER, Op.SCAN))
 
 
 @emitter(Op.DYNAMIC_UPDATE_SLICE)
@@ -186,13 +183,16 @@ def fill(k: Kernel, value: HloInstruction) -> bool:
     return along(f, shape.element_count, (shape.element_type,), put, nanoseconds=cost)
 
 
-def scans_by_element(i: HloInstruction) -> bool:
+def _is_by_element(i: HloInstruction) -> bool:
     """Whether a scan's computation is elementwise on slices of one shape."""
     target = i.to_apply
     simple = (Op.PARAMETER, Op.TUPLE, Op.CONSTANT)
     shapes = (s for j in target for _, s in j.shape.leaves())
     slices = {s.as_array().dimensions for s in shapes if s.as_array().dimensions}
     return len(slices) < 2 and all(j.opcode.is_elementwise or j.opcode in simple for j in target)
+
+
+HAS_KERNEL[Op.SCAN] = _is_by_element
 
 
 @emitter(Op.SCAN)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import product
-from typing import TYPE_CHECKING
 
 from xlanb.codegen import costs
 from xlanb.codegen.elemental import array_of, flat, pack
@@ -23,16 +22,22 @@ from xlanb.codegen.indexing import Index, order
 from xlanb.codegen.nest import Nest, Tail, Vectors, nested
 from xlanb.codegen.values import Value
 from xlanb.codegen.views import array_in_order
+from xlanb.cpu.emitters.kernel import Kernel, emitter
 from xlanb.cpu.emitters.reductions import Reducer
+from xlanb.cpu.emitters.scans import emit_cumulative
 from xlanb.cpu.emitters.vector_plan import costs_in, plan
 from xlanb.hlo.attributes import WindowDimension
-
-if TYPE_CHECKING:
-    from xlanb.cpu.emitters.kernel import Kernel
+from xlanb.hlo.opcode import HloOpcode as Op
 
 
+@emitter(Op.REDUCE_WINDOW)
 def emit_windows(k: Kernel) -> bool:
-    """Emit a reduce-window of arrays in memory without base dilation; False for others."""
+    """Emit a running fold, or a reduce-window of arrays in memory without base dilation.
+
+    Returns False for others.
+    """
+    if emit_cumulative(k):
+        return True
     i = k.root
     inputs = i.operands[: len(i.operands) // 2]
     if any(w.base_dilation != 1 or w.reversal for w in i.window.dimensions):

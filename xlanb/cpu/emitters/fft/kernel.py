@@ -9,7 +9,7 @@ from xlanb.codegen.elemental import array_of
 from xlanb.codegen.elements import part
 from xlanb.cpu.emitters.fft.emit import FftEmitter
 from xlanb.cpu.emitters.fft.plan import FftAxis
-from xlanb.cpu.emitters.kernel import HAS_KERNEL, MEMORY_ONLY, ROUNDS, SCRATCH, SCRATCH_EACH, Kernel, emitter
+from xlanb.cpu.emitters.kernel import HAS_KERNEL, ROUNDS, SCRATCH, SCRATCH_EACH, Kernel, emitter
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 
@@ -84,7 +84,6 @@ def _rounds(i: HloInstruction) -> tuple[int, float]:
 SCRATCH[Op.FFT] = _once
 SCRATCH_EACH[Op.FFT] = _each
 ROUNDS[Op.FFT] = _rounds
-MEMORY_ONLY.add(Op.FFT)
 HAS_KERNEL[Op.FFT] = has_kernel
 
 

@@ -22,7 +22,7 @@ from xlanb.codegen.plan import time_text
 from xlanb.codegen.routines import shared
 from xlanb.codegen.types import I8, Type
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.kernel import HAS_KERNEL, IN_PLACE, MEMORY_ONLY, ROUNDS, SCRATCH_EACH, Kernel, emitter
+from xlanb.cpu.emitters.kernel import HAS_KERNEL, IN_PLACE, ROUNDS, SCRATCH_EACH, Kernel, emitter
 from xlanb.errors import CompilationError
 from xlanb.evaluator.lapack import lapack_name
 from xlanb.hlo.instruction import HloInstruction
@@ -294,7 +294,6 @@ def is_in_place(i: HloInstruction, operand: int) -> bool:
 _KINDS = (Op.CUSTOM_CALL, *OPCODES)
 for _op in _KINDS:
     SCRATCH_EACH[_op], ROUNDS[_op], IN_PLACE[_op] = scratch_bytes, rounds, is_in_place
-    MEMORY_ONLY.add(_op)
     HAS_KERNEL[_op] = has_kernel
 
 

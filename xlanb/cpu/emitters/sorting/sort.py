@@ -21,7 +21,7 @@ from xlanb.codegen.parallel import parallel
 from xlanb.codegen.plan import time_text
 from xlanb.codegen.types import I8, I64
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.kernel import IN_PLACE, MEMORY_ONLY, OPTIONAL, ROUNDS, SCRATCH_EACH, Kernel, emitter
+from xlanb.cpu.emitters.kernel import IN_PLACE, OPTIONAL, ROUNDS, SCRATCH_EACH, Kernel, emitter
 from xlanb.cpu.emitters.sorting import digits
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -67,7 +67,6 @@ SCRATCH_EACH[Op.SORT] = _sort_scratch
 ROUNDS[Op.SORT] = _rounds
 IN_PLACE[Op.SORT] = _in_place
 OPTIONAL[Op.SORT] = True
-MEMORY_ONLY.add(Op.SORT)
 
 
 def _note(k: Kernel, plan: digits.RadixPlan | None, n: int, cost: float) -> None:

@@ -25,7 +25,7 @@ from xlanb.codegen.plan import time_text
 from xlanb.codegen.routines import shared
 from xlanb.codegen.types import I8, I32, I64, PTR, Type, integer
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.kernel import MEMORY_ONLY, SCRATCH_EACH, Kernel, emitter
+from xlanb.cpu.emitters.kernel import SCRATCH_EACH, Kernel, emitter
 from xlanb.cpu.emitters.sorting.digits import Digits, Order, RadixPlan, place_of, rank
 from xlanb.cpu.emitters.sorting.keys import unsigned_bits
 from xlanb.hlo.instruction import HloInstruction
@@ -81,7 +81,6 @@ def _scratch_bytes(i: HloInstruction) -> int:
 
 
 SCRATCH_EACH[Op.TOPK] = _scratch_bytes
-MEMORY_ONLY.add(Op.TOPK)
 
 
 @emitter(Op.TOPK)
