@@ -87,7 +87,7 @@ _PROVIDERS = {
     "hlo.print_instruction": "xlanb.hlo.text.printer",
     "hlo.print_module": "xlanb.hlo.text.printer",
     "hlo.read_proto": "xlanb.hlo.proto",
-    "hlo.reread": "xlanb.hlo.text.parser",
+    "hlo.reread": "xlanb.hlo.text.printer",
     "hlo.verify": "xlanb.hlo.verifier",
     "hlo.write_proto": "xlanb.hlo.proto",
     "reducer.reproducer": "xlanb.explorer.reproducer",

@@ -20,7 +20,6 @@ from typing import Any
 
 from xlanb.contexts import bound
 from xlanb.errors import FlagError, close_names
-from xlanb.flag_names import REAL_FLAGS
 from xlanb.lazy_dataclass import dataclass
 
 ENVIRONMENT = ("XLA_FLAGS", "TF_XLA_FLAGS", "XLANB_FLAGS")
@@ -208,6 +207,8 @@ def _meaning(name: str, text: str, *, strict: bool) -> dict[str, Any]:
     if name in OLD_FLAGS:
         made: dict[str, Any] = OLD_FLAGS[name][1](text)
         return made
+    from xlanb.flag_names import REAL_FLAGS
+
     if name in REAL_FLAGS:
         return {}
     near = close_names(name, [*_fields(), *OLD_FLAGS, *REAL_FLAGS], 1, 0.6 if strict else _CLOSE)

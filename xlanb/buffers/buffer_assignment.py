@@ -25,9 +25,6 @@ from xlanb.analysis.dataflow import HloDataflowAnalysis, Leaf
 from xlanb.buffers import heap_simulator
 from xlanb.buffers.live_ranges import ElementCopy, LiveRange, LiveRanges
 from xlanb.buffers.memory_scheduler import candidates, schedule_module
-from xlanb.buffers.records import BufferAssignmentRecord
-from xlanb.buffers.report import report
-from xlanb.buffers.snapshot import snapshot
 from xlanb.display import Displayable
 from xlanb.errors import OutOfMemoryError
 from xlanb.hlo.computation import HloComputation
@@ -37,6 +34,7 @@ from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import Shape
 
 if TYPE_CHECKING:
+    from xlanb.buffers.records import BufferAssignmentRecord
     from xlanb.frames.frame import Frame
 
 _MOST_ORDERS = 1000
@@ -253,6 +251,8 @@ class BufferAssignment(Displayable):
     def record(self) -> BufferAssignmentRecord:
         """The frozen snapshot."""
         if self._record is None:
+            from xlanb.buffers.snapshot import snapshot
+
             self._record = snapshot(
                 self.module.name, self.live, self.allocations, self.slices, self._scratch, self.peak_bytes
             )
@@ -271,6 +271,8 @@ class BufferAssignment(Displayable):
         return f"<BufferAssignment {self.module.name}: {known}>"
 
     def __str__(self) -> str:
+        from xlanb.buffers.report import report
+
         return report(self.record())
 
 

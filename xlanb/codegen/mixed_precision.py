@@ -22,7 +22,6 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
 from xlanb.transforms.builder import Builder
-from xlanb.transforms.precision.float_normalization import widened
 from xlanb.transforms.precision.operand_upcaster import PRODUCTS, computed_in
 from xlanb.transforms.simplifiers.hlo_dce import HloDce
 from xlanb.transforms.simplifiers.tuple_simplifier import TupleSimplifier
@@ -35,6 +34,12 @@ _EXACT = _FORWARDED | {Op.ABS, Op.COPY, Op.MAXIMUM, Op.MINIMUM, Op.NEGATE, Op.SE
 """Opcodes that round no float: with only these, a fold has the same result in a wider type."""
 
 
+def _widened(i: HloInstruction, low: PrimitiveType, high: PrimitiveType, *, throughout: bool = False) -> HloInstruction:
+    from xlanb.transforms.precision.float_normalization import widened
+
+    return widened(i, low, high, throughout=throughout)
+
+
 def unmix(module: HloModule) -> bool:
     """Rewrite a module until each instruction computes floats of one type; whether it changed."""
     was_mixed = False
@@ -45,13 +50,13 @@ def unmix(module: HloModule) -> bool:
             i = found
             while kinds := mixed_types(i):
                 high = common_type(kinds)
-                i = widened(i, next(k for k in kinds if k is not high), high)
+                i = _widened(i, next(k for k in kinds if k is not high), high)
     parts = [(i, t) for c in module.computations for i in c if (t := part_type(i)) is not None]
     for i, t in parts:
         _compute_in(i, t)
     narrow = [(i, t) for c in module.computations for i in c if (t := _computed_in_f32(i)) is not None]
     for i, t in narrow:
-        widened(i, t, PrimitiveType.F32, throughout=True)
+        _widened(i, t, PrimitiveType.F32, throughout=True)
     products = [i for c in module.computations for i in c if i.opcode in PRODUCTS]
     changed = [i for i in products if _compute_in_one_type(i)]
     if was_mixed or narrow:

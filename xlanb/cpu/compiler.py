@@ -21,9 +21,7 @@ from xlanb.codegen.target import Target, has_pool
 from xlanb.cpu.codegen.kernel import KernelPolicy, is_kernel
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.executable import Executable
-from xlanb.cpu.executable_cache import ExecutableCache
 from xlanb.cpu.object_cache import environment_folder
-from xlanb.cpu.object_code import ObjectCode, check_name, object_code
 from xlanb.cpu.objects import Ahead
 from xlanb.cpu.pipelines import pipeline
 from xlanb.cpu.runtime import pool
@@ -52,6 +50,8 @@ from xlanb.wording import counted
 _LOG = logging.getLogger("xlanb.cpu")
 if TYPE_CHECKING:
     from xlanb.cpu.devices import DevicePlacement
+    from xlanb.cpu.executable_cache import ExecutableCache
+    from xlanb.cpu.object_code import ObjectCode
 
 T = TypeVar("T")
 
@@ -168,6 +168,8 @@ def _cache(options: CompileOptions) -> ExecutableCache | None:
     """The cache of executables that the environment specifies, if any."""
     if environment_folder() is None or not llvm.is_installed():
         return None
+    from xlanb.cpu.executable_cache import ExecutableCache
+
     return ExecutableCache.of_environment(_target(options), options)
 
 
@@ -184,6 +186,8 @@ def object_for(module: HloModule, target: Target, name: str, options: CompileOpt
     Raises:
         XlanbError: A pass or the backend rejects the module, or it needs several devices.
     """
+    from xlanb.cpu.object_code import check_name, object_code
+
     options = options or CompileOptions()
     check_name(name)
     check_ranks(module)

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import partial
 
 from xlanb.codegen.lanes import varies
-from xlanb.codegen.math import portable, routines, single, through_double
+from xlanb.codegen.math import routines, single
 from xlanb.codegen.math.common import INFINITY, NAN, PORTABLE, library, log1p
 from xlanb.codegen.values import Value
 
@@ -39,23 +39,16 @@ _SINGLE: dict[str, Callable[..., Value]] = {
     "logistic": _logistic,
     "erf": single.erf,
 }
-_DOUBLE_VECTORS: dict[str, Callable[..., Value]] = {
-    name: partial(portable.function, name)
-    for name in portable.NAMES
-    if name != "fmod"  # it loops as often as one of its lanes must
-}
-_SINGLE_VECTORS: dict[str, Callable[..., Value]] = {
-    **_DOUBLE_VECTORS,
-    "sin": through_double.sin,
-    "cos": through_double.cos,
-    "tan": through_double.tan,
-    "pow": through_double.pow,
-    "cbrt": through_double.cbrt,
-    "atan2": through_double.atan2,
-    "fmod": through_double.fmod,
-}
 
-PORTABLE.update({name: partial(portable.function, name) for name in portable.NAMES})
+
+def _of_vectors(name: str, *, is_single: bool) -> Callable[..., Value] | None:
+    """The function for vectors, which also serves where there is no C library."""
+    if is_single:
+        from xlanb.codegen.math.through_double import FUNCTIONS
+
+        if name in FUNCTIONS:
+            return FUNCTIONS[name]
+    return PORTABLE.get(name) if name != "fmod" else None  # it loops as often as one of its lanes must
 
 
 def call(name: str, *arguments: Value) -> Value:
@@ -64,7 +57,7 @@ def call(name: str, *arguments: Value) -> Value:
     own = _SINGLE.get(name) if is_single else None
     f = arguments[0].function
     if own is None and (not f.target.has_c_library or any(varies(a) for a in arguments)):
-        own = (_SINGLE_VECTORS if is_single else _DOUBLE_VECTORS).get(name)
+        own = _of_vectors(name, is_single=is_single)
     if own is not None:
         if name in f.uses:
             given = f.alike(*arguments)

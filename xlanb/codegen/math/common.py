@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 
 from xlanb.codegen.lanes import varies
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.types import I64, Type
 from xlanb.codegen.values import Number, Value
+from xlanb.late_registry import LateRegistry
 
 LIBRARY = "memory(none) nounwind willreturn"
 """LLVM attributes of the C library's functions."""
@@ -31,10 +33,10 @@ def clamp(x: Value, low: Number, high: Number) -> Value:
     return (x > high).select(high, x)
 
 
-PORTABLE: dict[str, Callable[..., Value]] = {}
-"""Functions for targets without a C library, by the C names of the double versions.
+PORTABLE: dict[str, Callable[..., Value]] = LateRegistry(lambda _: import_module("xlanb.codegen.math.portable"))
+"""Functions for vectors and for targets without a C library, by the C names of the double versions.
 
-See portable.py.
+See portable.py, which registers them.
 """
 
 

@@ -14,11 +14,12 @@ erf 1.1; fmod is exact.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from xlanb.codegen.control import rarely
 from xlanb.codegen.lanes import varies
 from xlanb.codegen.math import double
-from xlanb.codegen.math.common import INFINITY, NAN, SHIFT, SHIFT_BITS, as_i64, horner, library, log1p
+from xlanb.codegen.math.common import INFINITY, NAN, PORTABLE, SHIFT, SHIFT_BITS, as_i64, horner, library, log1p
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.types import DOUBLE, FLOAT, I1, I64, integer
 from xlanb.codegen.values import Value
@@ -511,14 +512,14 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "exp": double.exp, "expm1": double.expm1, "tanh": double.tanh, "log": double.log,
 }  # fmt: skip
 
-NAMES = (*_FUNCTIONS, "log1p")
-"""The functions of this file."""
 
-
-def function(name: str, *arguments: Value) -> Value:
+def _function(name: str, *arguments: Value) -> Value:
     """A function of floats or doubles by its C name; floats are computed in doubles and rounded."""
     if name == "log1p":
         return log1p(arguments[0], double.log)
     if arguments[0].type.scalar.bits == 64:
         return _FUNCTIONS[name](*arguments)
     return _FUNCTIONS[name](*(a.cast("fpext", DOUBLE) for a in arguments)).cast("fptrunc", FLOAT)
+
+
+PORTABLE.update({name: partial(_function, name) for name in (*_FUNCTIONS, "log1p")})

@@ -7,6 +7,8 @@ sin, cos and tan beyond a million use the C library, whose reduction modulo pi i
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from xlanb.codegen.control import rarely
 from xlanb.codegen.math.common import INFINITY, NAN, SHIFT, SHIFT_BITS, as_i64, clamp, horner, library
 from xlanb.codegen.types import DOUBLE, FLOAT, I1
@@ -189,3 +191,15 @@ def fmod(x: Value, y: Value) -> Value:
     rest = (-f.intrinsic("trunc", quotient)).times_plus(b, a)
     plain = (abs(quotient) < 2.0**26) & (abs(b) < INFINITY)
     return rarely(f, ~plain, _narrow(rest).with_sign_of(x), lambda: library("fmodf", x, y))
+
+
+FUNCTIONS: dict[str, Callable[..., Value]] = {
+    "sin": sin,
+    "cos": cos,
+    "tan": tan,
+    "pow": pow,
+    "cbrt": cbrt,
+    "atan2": atan2,
+    "fmod": fmod,
+}
+"""The functions of this file by their C names."""

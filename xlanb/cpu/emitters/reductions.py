@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from xlanb.analysis.mixed_precision import rounded_operation
 from xlanb.codegen import costs
@@ -17,12 +18,14 @@ from xlanb.codegen.nest import Folding, Nest, Vectors, vectorize
 from xlanb.codegen.parallel import is_shared, parallel
 from xlanb.codegen.types import I64
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.variadic import VariadicPairs, choice
 from xlanb.cpu.emitters.vector_plan import VectorPlan, costs_in, plan
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
+
+if TYPE_CHECKING:
+    from xlanb.cpu.emitters.variadic import VariadicPairs
 
 T = PrimitiveType
 PARTS = 16
@@ -46,9 +49,14 @@ class Reducer:
         op, self._narrow = _operation(self.target) if count == 1 else (None, None)
         if self._narrow is not None:
             self.types = [T.F32]
-        made = choice(self.target) if count == 2 else None
         self.one = AnyOrder(e.f, op, self.types[0], self.target.root.name) if op is not None else None
-        self.pairs = VariadicPairs(e.f, made, self.types) if made is not None else None
+        self.pairs = self._pairs() if count == 2 else None
+
+    def _pairs(self) -> VariadicPairs | None:
+        from xlanb.cpu.emitters.variadic import VariadicPairs, choice
+
+        made = choice(self.target)
+        return VariadicPairs(self.e.f, made, self.types) if made is not None else None
 
     def start(self) -> list[Element]:
         """The initial values."""

@@ -14,7 +14,6 @@ from xlanb.codegen.elemental import Leaf, array_of, elementwise_chain
 from xlanb.codegen.elements import part
 from xlanb.codegen.function import Function
 from xlanb.codegen.indexing import order, same_order
-from xlanb.cpu.emitters.variadic import choice
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.lazy_dataclass import dataclass
@@ -233,6 +232,8 @@ def _has_rows(i: HloInstruction) -> bool:
     """
     if not i.shape.is_tuple:
         return True
+    from xlanb.cpu.emitters.variadic import choice
+
     made = choice(i.to_apply)
     fastest = order(array_of(i.operands[0]))[0]
     many = array_of(i.operands[0]).dimensions[fastest] >= COMMON.vector_pair_elements

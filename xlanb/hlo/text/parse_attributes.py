@@ -21,7 +21,6 @@ from xlanb.hlo.attributes import (
 )
 from xlanb.hlo.text.lexer import Cursor
 from xlanb.hlo.text.parse_shape import ShapeCache, parse_shape
-from xlanb.hlo.text.parse_sharding import parse_replica_groups, parse_sharding
 from xlanb.shape import Shape
 
 PRECISIONS = ("default", "high", "highest", "packed_nibble")
@@ -323,6 +322,8 @@ def _tolerance(cursor: Cursor) -> str:
 
 def parse_domain(cursor: Cursor) -> str:
     """`{kind="sharding", entry={...}, exit={...}}`, canonical text."""
+    from xlanb.hlo.text.parse_sharding import parse_sharding
+
     start = cursor.pos
     cursor.expect("{", "to start sub attributes")
     found: dict[str, str] = {}
@@ -339,6 +340,12 @@ def parse_domain(cursor: Cursor) -> str:
     if found["kind"] != "sharding":
         cursor.fail(f"unsupported domain kind: {found['kind']}", start)
     return f'{{kind="sharding", entry={found["entry"]}, exit={found["exit"]}}}'
+
+
+def _replica_groups(cursor: Cursor) -> str:
+    from xlanb.hlo.text.parse_sharding import parse_replica_groups
+
+    return parse_replica_groups(cursor)
 
 
 def parse_sparsity(cursor: Cursor) -> str:
@@ -411,7 +418,7 @@ READERS: dict[str, Callable[[Cursor], Any]] = {
     "domain": parse_domain,
     "sparsity": parse_sparsity,
     "scaling": parse_scaling,
-    "replica_groups": parse_replica_groups,
+    "replica_groups": _replica_groups,
     **{kind: _word(kind) for kind in WORDS},
 }
 """Readers of kinds that depend only on the text.

@@ -21,7 +21,6 @@ from xlanb.hlo.names import sanitized
 from xlanb.hlo.opcode import BY_TEXT, Attribute, HloOpcode
 from xlanb.hlo.text.lexer import KEYWORDS, RESERVED, Cursor
 from xlanb.hlo.text.literal_text import parse_literal
-from xlanb.hlo.text.parse_async import Async
 from xlanb.hlo.text.parse_attributes import READERS, parse_bools, parse_shapes
 from xlanb.hlo.text.parse_checks import NOT_INFERRED, inferred_layout, refine
 from xlanb.hlo.text.parse_metadata import (
@@ -33,7 +32,6 @@ from xlanb.hlo.text.parse_metadata import (
 )
 from xlanb.hlo.text.parse_scope import ParseScope
 from xlanb.hlo.text.parse_shape import SIMPLE, ShapeCache, at_shape, compatible, parse_shape
-from xlanb.hlo.text.parse_sharding import parse_sharding, tuple_sharding
 from xlanb.patterns import pattern
 from xlanb.shape import ArrayShape, Literal, Shape, TupleShape
 
@@ -314,6 +312,8 @@ class InstructionParser:
         if opcode in ASYNC_OPCODES:
             if shape is None:
                 cursor.fail(f"cannot infer shape for opcode: {opcode}", at)
+            from xlanb.hlo.text.parse_async import Async
+
             Async(self, scope, shape, opcode, wrapped, operands, attributes, common, nested=nested).read()
         else:
             if not nested:
@@ -401,6 +401,8 @@ class InstructionParser:
                 for p in value:
                     p.control_successors = (*p.control_successors, new)
             elif name == "sharding":
+                from xlanb.hlo.text.parse_sharding import tuple_sharding
+
                 new.sharding = tuple_sharding(value, new.shape)
             elif name != "parameter_replication":
                 setattr(new, name, value)
@@ -649,6 +651,8 @@ class InstructionParser:
         elif name == "backend_config":
             common[name] = cursor.json_dict() if cursor.at("{") else cursor.string()
         elif name == "sharding":
+            from xlanb.hlo.text.parse_sharding import parse_sharding
+
             common[name] = parse_sharding(cursor)
         elif name == "frontend_attributes":
             common[name] = parse_frontend_attributes(cursor)

@@ -10,15 +10,13 @@ from xlanb.boundary import boundary
 from xlanb.errors import HloParseError, LiteralError, ShapeError
 from xlanb.gc_thresholds import raised_gc_thresholds
 from xlanb.hlo.computation import HloComputation
-from xlanb.hlo.module import HloModule, parse_text, reread
-from xlanb.hlo.records import ModuleRecord
+from xlanb.hlo.module import HloModule, parse_text
 from xlanb.hlo.stack_frames import GivenFrames
 from xlanb.hlo.text.lexer import Cursor, check_characters
 from xlanb.hlo.text.parse_header import parse_header, parse_tables
 from xlanb.hlo.text.parse_instruction import InstructionParser
 from xlanb.hlo.text.parse_scope import ParseScope
 from xlanb.hlo.text.parse_shape import at_shape, compatible, parse_shape
-from xlanb.hlo.text.printer import PrintOptions, module_text
 
 
 @boundary("parse HLO text")
@@ -43,11 +41,6 @@ def parse(text: str) -> HloModule:
 
 
 parse_text.implement(parse)
-
-
-@reread.implement
-def _reread(record: ModuleRecord) -> HloModule:
-    return parse(module_text(record, PrintOptions(large_constants=True)))
 
 
 class ModuleParser:

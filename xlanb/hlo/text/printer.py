@@ -20,7 +20,7 @@ from xlanb.hlo.attributes import (
     SliceDimension,
     Window,
 )
-from xlanb.hlo.module import OPERAND_INDEX_INTERVAL, print_form
+from xlanb.hlo.module import OPERAND_INDEX_INTERVAL, HloModule, parse_text, print_form, reread
 from xlanb.hlo.names import escape
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import (
@@ -135,6 +135,11 @@ def module_text(record: ModuleRecord, options: PrintOptions = _CANONICAL) -> str
 
 
 print_module.implement(module_text)
+
+
+@reread.implement
+def _reread(record: ModuleRecord) -> HloModule:
+    return parse_text(module_text(record, PrintOptions(large_constants=True)))
 
 
 @print_form.implement

@@ -27,7 +27,6 @@ from xlanb.hlo.verifier.module import (
     verify_schedule,
 )
 from xlanb.hlo.verifier.shapes import verify_shape
-from xlanb.hlo.verifier.sharding import verify_origin, verify_sharding
 from xlanb.hlo.verifier.structure import verify_structure
 
 __all__ = ["VerifierOptions", "verify_layouts", "verify_module"]
@@ -71,10 +70,8 @@ def verify_module(module: HloModule, options: VerifierOptions = _DEFAULT) -> Non
                 channels.append(i)
             if "output_to_operand_aliasing" in i.attributes:
                 verify_instruction_aliases(i)
-            if i.sharding:
-                verify_sharding(i)
-            if i.origin:
-                verify_origin(i)
+            if i.sharding or i.origin:
+                _verify_annotations(i)
     verify_fusions(module, fusions)
     verify_channels(channels)
     verify_constrained_layouts(reductions)
@@ -91,3 +88,12 @@ def verify_module(module: HloModule, options: VerifierOptions = _DEFAULT) -> Non
 @verify.implement
 def _verify(module: HloModule, options: Mapping[str, bool]) -> None:
     verify_module(module, VerifierOptions(**options))
+
+
+def _verify_annotations(i: HloInstruction) -> None:
+    from xlanb.hlo.verifier.sharding import verify_origin, verify_sharding
+
+    if i.sharding:
+        verify_sharding(i)
+    if i.origin:
+        verify_origin(i)

@@ -8,7 +8,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
-from xlanb.hlo.regions import binary_region
+from xlanb.hlo.regions import binary_region, reducer
 from xlanb.shape import ArrayShape, PrimitiveType
 from xlanb.shape.shape import common_factors
 from xlanb.transforms.builder import Builder
@@ -185,3 +185,20 @@ def scalar_reducer(module: HloModule, opcode: O, element_type: PrimitiveType) ->
 
 _REDUCER = 3
 """The number of instructions in a computation that combines two parameters."""
+
+
+def is_neutral(root: HloInstruction, init: HloInstruction) -> bool:
+    """Whether `init` is the neutral value of the reduction."""
+    kind = reducer(root.to_apply)
+    return (
+        (kind in (O.ADD, O.OR, O.XOR) and is_all(init, 0))
+        or (kind is O.MULTIPLY and is_all(init, 1))
+        or (kind is O.AND and init.shape.element_type is PrimitiveType.PRED and is_all(init, 1))
+        or _is_extreme(kind, init)
+    )
+
+
+def _is_extreme(kind: O | None, init: HloInstruction) -> bool:
+    if kind not in (O.MAXIMUM, O.MINIMUM) or not init.shape.element_type.is_floating:
+        return False
+    return is_all(init, float("-inf") if kind is O.MAXIMUM else float("inf"))

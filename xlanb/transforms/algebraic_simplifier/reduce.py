@@ -7,10 +7,16 @@ import numpy as np
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.hlo.regions import reducer
-from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import array
 from xlanb.transforms import match as m
-from xlanb.transforms.algebraic_simplifier.facts import is_inexact, is_integral, only_user, unmodified_pairs, wrapped
+from xlanb.transforms.algebraic_simplifier.facts import (
+    is_inexact,
+    is_integral,
+    is_neutral,
+    only_user,
+    unmodified_pairs,
+    wrapped,
+)
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.rules import RuleSet, guard
 from xlanb.transforms.verdict import MOVES, REAL, Loss, exact_except
@@ -19,23 +25,6 @@ REDUCE = RuleSet("reduce")
 rule = REDUCE.rule
 _EXACT = 256
 """The largest count for which a product is as accurate as a repeated addition of equal floats."""
-
-
-def is_neutral(root: HloInstruction, init: HloInstruction) -> bool:
-    """Whether `init` is the neutral value of the reduction."""
-    kind = reducer(root.to_apply)
-    return (
-        (kind in (O.ADD, O.OR, O.XOR) and m.is_all(init, 0))
-        or (kind is O.MULTIPLY and m.is_all(init, 1))
-        or (kind is O.AND and init.shape.element_type is PrimitiveType.PRED and m.is_all(init, 1))
-        or _is_extreme(kind, init)
-    )
-
-
-def _is_extreme(kind: O | None, init: HloInstruction) -> bool:
-    if kind not in (O.MAXIMUM, O.MINIMUM) or not init.shape.element_type.is_floating:
-        return False
-    return m.is_all(init, float("-inf") if kind is O.MAXIMUM else float("inf"))
 
 
 def _kept_in_order(root: HloInstruction, t: HloInstruction) -> bool:

@@ -9,7 +9,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape.shape import array
 from xlanb.transforms import match as m
-from xlanb.transforms.algebraic_simplifier.reduce import is_neutral
+from xlanb.transforms.algebraic_simplifier.facts import is_neutral
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.concatenations import flattened
 from xlanb.transforms.rules import RuleSet, guard

@@ -21,6 +21,8 @@ Source: xla/service/layout_assignment.h, cpu_layout_assignment.h.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from xlanb.analysis.dataflow import in_place_pairs
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -32,8 +34,10 @@ from xlanb.shape.shape import tuple_of
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.bitcasts import aligned_layout
 from xlanb.transforms.layout.layout_agreement import agree, parts, relayout, set_layouts
-from xlanb.transforms.layout.layout_constraints import LayoutWishes, assign_layouts
 from xlanb.transforms.reason import reason
+
+if TYPE_CHECKING:
+    from xlanb.transforms.layout.layout_constraints import LayoutWishes
 
 # The layouts of their results are given.
 _FIXED = frozenset((O.CUSTOM_CALL, O.INFEED, O.RECV, O.RECV_DONE))
@@ -88,6 +92,8 @@ class LayoutAssignment(HloPass):
             for i in module.instructions():
                 if i.opcode is O.CUSTOM_CALL and i.get("operand_layout_constraints"):
                     _separate_aliased(i)
+            from xlanb.transforms.layout.layout_constraints import assign_layouts
+
             assign_layouts(module, self.wishes, parameters, result)
             return
         for c in module.post_order():
