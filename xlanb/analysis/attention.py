@@ -150,7 +150,7 @@ def _stripped(i: HloInstruction, path: list[HloInstruction] | None = None) -> Hl
     return i
 
 
-def _spread(i: HloInstruction) -> HloInstruction | None:
+def _broadcast_operand(i: HloInstruction) -> HloInstruction | None:
     """The operand of a broadcast along rows, or None."""
     i = _stripped(i)
     return _stripped(i.operands[0]) if i.opcode is O.BROADCAST and i.dimensions else None
@@ -162,7 +162,7 @@ def _softmax(operand: HloInstruction) -> _Softmax | None:
     if p.opcode not in (O.DIVIDE, O.MULTIPLY) or p.array_shape.element_type not in _FLOATS:
         return None
     for n in (0, 1) if p.opcode is O.MULTIPLY else (0,):
-        e, total = _stripped(p.operands[n]), _spread(p.operands[1 - n])
+        e, total = _stripped(p.operands[n]), _broadcast_operand(p.operands[1 - n])
         if p.opcode is O.MULTIPLY:
             total = _reciprocal_of(total) if total is not None else None
         if total is None or e.opcode is not O.EXPONENTIAL or not _reduces(total, O.ADD, 0.0):
@@ -201,7 +201,7 @@ def _shifted(e: HloInstruction) -> tuple[HloInstruction, HloInstruction] | None:
     d = _stripped(e.operands[0])
     if d.opcode is not O.SUBTRACT:
         return None
-    x, maximum = d.operands[0], _spread(d.operands[1])
+    x, maximum = d.operands[0], _broadcast_operand(d.operands[1])
     if maximum is None or not _reduces(maximum, O.MAXIMUM, -float("inf")):
         return None
     return (maximum, x) if _stripped(maximum.operands[0]) is _stripped(x) else None

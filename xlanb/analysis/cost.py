@@ -252,7 +252,7 @@ def _convolution(i: HloInstruction) -> float:
     left, kernel, out = (_first(s) for s in (i.operands[0].shape, i.operands[1].shape, i.shape))
     taps = 1
     for w, d_in, d_out in zip(i.window.dimensions, numbers.input_spatial, numbers.output_spatial, strict=True):
-        taps *= _meeting(
+        taps *= _valid_taps(
             w.size,
             w.stride,
             w.padding_low,
@@ -266,7 +266,9 @@ def _convolution(i: HloInstruction) -> float:
     return 2.0 * features * outputs * taps
 
 
-def _meeting(size: int, stride: int, low: int, window_dilation: int, base_dilation: int, n_in: int, n_out: int) -> int:
+def _valid_taps(
+    size: int, stride: int, low: int, window_dilation: int, base_dilation: int, n_in: int, n_out: int
+) -> int:
     """The number of pairs (output position, kernel tap) that read an input element.
 
     Along one dimension. If there are very many taps and positions, all pairs count.

@@ -63,7 +63,7 @@ class DependencyHloOrdering:
 
     def executes_before(self, a: HloInstruction, b: HloInstruction) -> bool:
         """Whether `a` ends before `b` begins, wherever in the program they are."""
-        x, y, through = self._meet(a, b)
+        x, y, through = self._in_common_computation(a, b)
         if x is None or y is None:
             return False
         if x is y:
@@ -85,7 +85,7 @@ class DependencyHloOrdering:
 
     def _is_exclusive(self, a: HloInstruction, b: HloInstruction) -> bool:
         """Whether they are in different branches of a conditional, so that only one can run."""
-        x, y, through = self._meet(a, b)
+        x, y, through = self._in_common_computation(a, b)
         return x is y and x is not None and x.opcode is O.CONDITIONAL and through is not None
 
     def _climb(self, i: HloInstruction) -> Iterator[tuple[HloComputation, HloInstruction]]:
@@ -94,7 +94,7 @@ class DependencyHloOrdering:
             yield at.parent, at
             at = self._caller.get(at.parent)
 
-    def _meet(
+    def _in_common_computation(
         self, a: HloInstruction, b: HloInstruction
     ) -> tuple[HloInstruction | None, HloInstruction | None, tuple[HloComputation, HloComputation] | None]:
         """The instructions of the nearest common computation that contain `a` and `b`.

@@ -369,7 +369,7 @@ class BufferGroups:
             results = [
                 (leaf, v) for leaf, s in i.shape.leaves() if (v := self.flow.value(i, leaf)).instruction is i and v.size
             ]
-            for operand, uses in self._dying(i, position).items():
+            for operand, uses in self._last_uses(i, position).items():
                 for leaf, result in results:
                     if (
                         operand.size == result.size
@@ -379,7 +379,7 @@ class BufferGroups:
                         self._hand_over.add((operand, result, position))
                         self._shares.append((operand, result))
 
-    def _dying(self, i: HloInstruction, position: int) -> dict[LiveRange, list[tuple[int, Leaf]]]:
+    def _last_uses(self, i: HloInstruction, position: int) -> dict[LiveRange, list[tuple[int, Leaf]]]:
         """The values whose live range an instruction ends, with their (operand, leaf) uses in it.
 
         Through bitcasts a value may have several.

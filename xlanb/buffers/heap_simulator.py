@@ -93,7 +93,7 @@ class _Packer:
         for k in sorted(
             range(self.fixed, len(blocks)), key=lambda k: (-weight(blocks[k]), movable[k], blocks[k].intervals[0])
         ):
-            self._place(k, self.is_placed & self._in_use_with(k))
+            self._assign_offset(k, self.is_placed & self._in_use_with(k))
             self.is_placed[k] = True
         bins = tuple(None if b == _ARENA else b for b in self.home[self.fixed :].tolist())
         return HeapPacking(bins, tuple(self.offsets[self.fixed :].tolist()), self.size)
@@ -112,7 +112,7 @@ class _Packer:
         is_free = ~self._in_use_with(k)
         return any(is_free[b] for b in self.largest[bisect_left(self.capacities, size) :])
 
-    def _place(self, k: int, taken: NDArray[np.bool_]) -> None:
+    def _assign_offset(self, k: int, taken: NDArray[np.bool_]) -> None:
         size = self.blocks[k].size
         offset = self._in_arena(taken & (self.home == _ARENA), size)
         if offset + size > self.size:

@@ -55,7 +55,7 @@ class ClusteringDiff(Displayable):
     def __init__(self, before: ClusterSide, after: ClusterSide) -> None:
         self.before = before
         self.after = after
-        self.became = _heirs(before.cluster_of, after.cluster_of)
+        self.became = _successors(before.cluster_of, after.cluster_of)
         names = dict.fromkeys((*before.cluster_of, *after.cluster_of))
         self.nodes = tuple(self._compare(name) for name in names)
 
@@ -142,7 +142,7 @@ def _kind(reason: str) -> str:
     return re.sub(r"\d+", "0", reason)
 
 
-def _heirs(before: Mapping[str, str | None], after: Mapping[str, str | None]) -> dict[str, str | None]:
+def _successors(before: Mapping[str, str | None], after: Mapping[str, str | None]) -> dict[str, str | None]:
     """Return for each old cluster the new one with most of its nodes.
 
     Each new cluster succeeds only one, the one with the largest share.

@@ -182,11 +182,11 @@ class Complex:
 
     def log(self) -> Complex:
         """The natural logarithm; log|z| as log|z/4| + log 4 if |z| could overflow."""
-        is_large, quarter = self._quartered()
+        is_large, quarter = self._prescaled()
         real = _call("log", abs(quarter))
         return Complex(is_large.select(real + python_math.log(4.0), real), _call("atan2", self.im, self.re))
 
-    def _quartered(self) -> tuple[Value, Complex]:
+    def _prescaled(self) -> tuple[Value, Complex]:
         """Whether |x| + |y| could overflow, and the number, divided by four if it could."""
         limit = 2.0 ** (2 * _EXPONENTS[self.re.type.bits][0])
         is_large = (abs(self.re) > limit) | (abs(self.im) > limit)
@@ -238,7 +238,7 @@ class Complex:
 
         Computed for z / 4 if |z| + |x| could overflow.
         """
-        is_large, z = self._quartered()
+        is_large, z = self._prescaled()
         size = abs(z)
         t = ((size + abs(z.re)) * 0.5).sqrt()
         other, right = abs(z.im) / (t * 2.0), z.re >= 0.0

@@ -144,7 +144,7 @@ def quotas(root: str = "/") -> list[Quota]:
             v2 = type_ == "cgroup2"
             controller = "" if v2 else "cpu"
             if controller in groups and (v2 or (type_ == "cgroup" and "cpu" in options.split(","))):
-                found += _along(Path(root) / place.lstrip("/"), mounted, groups[controller], v2=v2)
+                found += _quota_files(Path(root) / place.lstrip("/"), mounted, groups[controller], v2=v2)
     return found
 
 
@@ -154,7 +154,7 @@ def _groups(text: str) -> dict[str, str]:
     return {controller: path for _, controllers, path in rows for controller in controllers.split(",")}
 
 
-def _along(mount: Path, mounted: str, group: str, *, v2: bool) -> list[Quota]:
+def _quota_files(mount: Path, mounted: str, group: str, *, v2: bool) -> list[Quota]:
     """The quota files of a group and its ancestors, as far as the mount shows them.
 
     In a container the mount shows the container's own group (`mounted`) at its top.

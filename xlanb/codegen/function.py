@@ -350,7 +350,7 @@ class Function:
         found = self.recall(key)
         if found is not None:
             return found  # type: ignore[return-value]
-        inner = self.regions[self._home(operands, floor) :]
+        inner = self.regions[self._target_depth(operands, floor) :]
         if not inner:
             return self.remember(key, write())
         del self.regions[-len(inner) :]
@@ -367,7 +367,7 @@ class Function:
             self.regions += inner
         return made
 
-    def _home(self, operands: Sequence[Ix], floor: int) -> int:
+    def _target_depth(self, operands: Sequence[Ix], floor: int) -> int:
         """The depth of the region to emit code with these operands in (see `once`)."""
         for v in operands:
             if isinstance(v, Value) and v.depth > floor:

@@ -20,7 +20,7 @@ _CONVERTING = frozenset({"f16c", "zfh", "zfhmin"})
 """The features that provide these instructions."""
 
 
-def _widened(x: Value) -> Value:
+def _to_f32(x: Value) -> Value:
     """f16 to f32: moved to an f32's exponent bits, an f16 is 2^-112 times too small."""
     bits = x.bits_as(I16).zext(I32)
     magnitude = bits & 0x7FFF
@@ -55,7 +55,7 @@ def _rounded_double(x: Value) -> Value:
 
 
 _FUNCTIONS = {
-    "__extendhfsf2": (HALF, FLOAT, _widened),
+    "__extendhfsf2": (HALF, FLOAT, _to_f32),
     _ROUND: (FLOAT, HALF, _rounded),
     "__truncdfhf2": (DOUBLE, HALF, _rounded_double),
 }

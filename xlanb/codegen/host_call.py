@@ -107,7 +107,7 @@ class HostCall:
                 operands = map_leaves(np.array, operands)
             with np.errstate(all="ignore"):
                 result = self.hidden.apply(self.instruction, operands)
-            _write(self.instruction.shape, _apart(result, list(_arrays(operands))), addresses)
+            _write(self.instruction.shape, _copy_shared(result, list(_arrays(operands))), addresses)
         except RaisedError as raised:
             users = raised.error
         except Exception as error:
@@ -273,7 +273,7 @@ def _arrays(value: Any) -> Iterator[Array]:
         yield value
 
 
-def _apart(value: Any, operands: Sequence[Array]) -> Any:
+def _copy_shared(value: Any, operands: Sequence[Array]) -> Any:
     """Copy results that share memory with operands if there are several results.
 
     Otherwise one result could be written over the operand that another result is.
@@ -283,7 +283,7 @@ def _apart(value: Any, operands: Sequence[Array]) -> Any:
     return tuple(
         v.copy()
         if isinstance(v, np.ndarray) and any(np.may_share_memory(v, o) for o in operands)
-        else _apart(v, operands)
+        else _copy_shared(v, operands)
         for v in value
     )
 

@@ -133,7 +133,7 @@ class Calls:
         kept = []
         for k, (spec, value) in enumerate(zip(self.arguments, flat, strict=True)):
             if spec is not None:
-                array = self._taken(spec, value)
+                array = self._convert_argument(spec, value)
                 kept.append(array)
                 arguments[k] = array.__array_interface__["data"][0]
         outputs = []
@@ -149,7 +149,7 @@ class Calls:
         return self.signature.nested(given)
 
     @staticmethod
-    def _taken(spec: ArraySpec, value: Any) -> Array:
+    def _convert_argument(spec: ArraySpec, value: Any) -> Array:
         """Convert an argument to the form that the program reads.
 
         Raises:

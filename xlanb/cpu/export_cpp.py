@@ -115,7 +115,7 @@ def _methods(called: str, spec: ArraySpec, kind: str, number: int) -> str:
         as_type = f"static_cast<{const.strip() + ' ' if const else ''}{cpp}*>({kind}_data({number}))"
         lines.append(f"{'const ' if const else ''}{cpp}* {called}_data(){const} {{ return {as_type}; }}")
         if spec.order is None and not spec.shape.element_type.is_complex:
-            at, variables = _place(spec.dimensions)
+            at, variables = _element_index(spec.dimensions)
             lines.append(
                 f"{'const ' if const else ''}{cpp}& {called}({variables}){const} {{ return {called}_data()[{at}]; }}"
             )
@@ -124,7 +124,7 @@ def _methods(called: str, spec: ArraySpec, kind: str, number: int) -> str:
     return "\n" + "".join(f"  {line}\n" for line in lines)
 
 
-def _place(dimensions: Sequence[int]) -> tuple[str, str]:
+def _element_index(dimensions: Sequence[int]) -> tuple[str, str]:
     """(The row-major number of an element, the variables of its index.)"""
     if prod(dimensions) == 1 and len(dimensions) < 2:
         return "0", ""

@@ -278,7 +278,7 @@ def list_dump(directory: str | os.PathLike[str], owner: object = None) -> DumpLi
             llo.setdefault(f.path.parent, []).append(f)
         elif name.module_id is not None or name.module:
             f = _renamed(f, named)
-            folder, number = _home(f), -1 if f.name.module_id is None else f.name.module_id
+            folder, number = _module_folder(f), -1 if f.name.module_id is None else f.name.module_id
             key = (folder, number, _CHANGELIST.sub("", _joined(f, named)))
             modules.setdefault(key, ModuleFiles(*key)).files.append(f)
         else:
@@ -431,7 +431,7 @@ def _decoded(path: Path, root: Path) -> DumpName:
     return name
 
 
-def _home(f: DumpFile) -> Path:
+def _module_folder(f: DumpFile) -> Path:
     """Return the folder that distinguishes modules.
 
     It is the file's, or the parent of a module's own folder (also shardy/module_NNNN.NAME).
@@ -451,13 +451,13 @@ def _module_names(files: list[DumpFile]) -> dict[tuple[Path, int], Counter[str]]
     names: dict[tuple[Path, int], Counter[str]] = {}
     for f in files:
         if f.name.module_id is not None and f.name.module and f.name.kind in ("pass", "step", "fixed"):
-            names.setdefault((_home(f), f.name.module_id), Counter())[f.name.module] += 1
+            names.setdefault((_module_folder(f), f.name.module_id), Counter())[f.name.module] += 1
     return names
 
 
 def _renamed(f: DumpFile, named: dict[tuple[Path, int], Counter[str]]) -> DumpFile:
     """Decode the file's name again with its module's name known."""
-    names = named.get((_home(f), f.name.module_id)) if f.name.module_id is not None else None
+    names = named.get((_module_folder(f), f.name.module_id)) if f.name.module_id is not None else None
     if not names or f.name.kind in ("pass", "step"):
         return f
     rest = printable(f.path.name).removesuffix(COMPRESSED).partition("module_")[2].partition(".")[2]
@@ -471,7 +471,7 @@ def _joined(f: DumpFile, named: dict[tuple[Path, int], Counter[str]]) -> str:
     """Return a file's module name; if the file lacks it, that of its number's other files."""
     if f.name.module or f.name.module_id is None:
         return f.name.module
-    names = named.get((_home(f), f.name.module_id))
+    names = named.get((_module_folder(f), f.name.module_id))
     return next(iter(names)) if names is not None and len(names) == 1 else ""
 
 

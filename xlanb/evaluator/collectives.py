@@ -51,7 +51,7 @@ def _of_shape(i: HloInstruction, result: Value, shape: Shape) -> Value:
     return result
 
 
-def _met(ev: Evaluator, i: HloInstruction, operands: Sequence[Value], meaning: _Meaning) -> Value:
+def _exchange(ev: Evaluator, i: HloInstruction, operands: Sequence[Value], meaning: _Meaning) -> Value:
     """The result of a collective on this device.
 
     `meaning` computes a row of results for each member from the rows of operands.
@@ -108,7 +108,7 @@ def _reduce_scatter_meaning(ev: Evaluator, i: HloInstruction, rows: Rows) -> Row
 
 @rule("all-reduce", "all-reduce-start")
 def _all_reduce(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
-    return _one_or_all(i, _met(ev, i, operands, _all_reduce_meaning), i.shape)
+    return _one_or_all(i, _exchange(ev, i, operands, _all_reduce_meaning), i.shape)
 
 
 @rule("all-reduce-done")
@@ -118,7 +118,7 @@ def _all_reduce_done(ev: Evaluator, i: HloInstruction, state: Value) -> Value:
 
 @rule("reduce-scatter")
 def _reduce_scatter(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
-    return _one_or_all(i, _met(ev, i, operands, _reduce_scatter_meaning), i.shape)
+    return _one_or_all(i, _exchange(ev, i, operands, _reduce_scatter_meaning), i.shape)
 
 
 @rule("collective-reduce")
@@ -135,7 +135,7 @@ def _collective_reduce(ev: Evaluator, i: HloInstruction, *operands: Array) -> Va
             results[root] = [reduced(ev, i.to_apply, column) for column in zip(*rows, strict=True)]
         return results
 
-    return _one_or_all(i, _met(ev, i, given, meaning), i.shape)
+    return _one_or_all(i, _exchange(ev, i, given, meaning), i.shape)
 
 
 def _with_root(i: HloInstruction, operands: Sequence[Array]) -> tuple[Sequence[Array], int]:
@@ -185,12 +185,12 @@ def _broadcast_meaning(ev: Evaluator, i: HloInstruction, rows: Rows) -> Rows:
 
 @rule("all-gather")
 def _all_gather(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
-    return _one_or_all(i, _met(ev, i, operands, _all_gather_meaning), i.shape)
+    return _one_or_all(i, _exchange(ev, i, operands, _all_gather_meaning), i.shape)
 
 
 @rule("all-to-all")
 def _all_to_all(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
-    return _one_or_all(i, _met(ev, i, operands, _all_to_all_meaning), i.shape)
+    return _one_or_all(i, _exchange(ev, i, operands, _all_to_all_meaning), i.shape)
 
 
 @rule("ragged-all-to-all")
@@ -218,14 +218,14 @@ def _ragged_all_to_all(ev: Evaluator, i: HloInstruction, *operands: Array) -> Va
                 output[place : place + size] = given[start : start + size]
         return [[o] for o in outputs]
 
-    return _one_or_all(i, _met(ev, i, operands, meaning), i.shape)
+    return _one_or_all(i, _exchange(ev, i, operands, meaning), i.shape)
 
 
 @rule("collective-broadcast")
 def _collective_broadcast(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
     given, root = _with_root(i, operands)
     meaning = _broadcast_meaning if not root else lambda _, __, rows: [rows[root]] * len(rows)
-    return _one_or_all(i, _met(ev, i, given, meaning), i.shape)
+    return _one_or_all(i, _exchange(ev, i, given, meaning), i.shape)
 
 
 @rule("collective-permute")
@@ -295,7 +295,7 @@ def _start(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
     result = (
         _permuted(i, operands)
         if i.opcode is Op.COLLECTIVE_PERMUTE_START
-        else _met(ev, i, operands, _all_gather_meaning)
+        else _exchange(ev, i, operands, _all_gather_meaning)
     )
     sent: Value = operands if isinstance(first, TupleShape) else operands[0]
     blank = tuple(np.zeros(s.as_array().dimensions, s.as_array().dtype) for s in rest)

@@ -155,7 +155,7 @@ def _scatter_places(
     for d, bound in enumerate(shape):
         axis = None if d in absent else next(window)
         size = 1 if axis is None else update_shape[axis]
-        start = _spread(np.asarray(starts[d]), batch_dims, len(update_shape))
+        start = _broadcast_batch(np.asarray(starts[d]), batch_dims, len(update_shape))
         valid = valid & (start >= 0) & (start <= bound - size)
         along = (
             0 if axis is None else np.arange(size).reshape([-1 if a == axis else 1 for a in range(len(update_shape))])
@@ -164,7 +164,7 @@ def _scatter_places(
     return flat, valid
 
 
-def _spread(start: Array, batch_dims: Sequence[int], rank: int) -> Array:
+def _broadcast_batch(start: Array, batch_dims: Sequence[int], rank: int) -> Array:
     """Broadcast an array over the batch to the updates' dimensions."""
     sizes = [1] * rank
     for axis, n in zip(batch_dims, start.shape, strict=False):

@@ -103,7 +103,7 @@ def branch(
     index, record = _module_at(origin, index)
     passes = _passes(origin, index, pipeline)
     off = tuple(without)
-    passes = _moved(passes.without(*(n for n in off if n in passes.names)) if off else passes, move or {})
+    passes = _move_passes(passes.without(*(n for n in off if n in passes.names)) if off else passes, move or {})
     module = HloModule.from_record(record) if text is None else edited(text, record)
     module.host_callbacks = record.host_callbacks
     module.calling = record.calling
@@ -149,7 +149,7 @@ def edited(text: str, before: ModuleRecord) -> HloModule:
     except HloParseError as error:
         raise HloEditError(str(error), error.line, error.column) from error
     except XlanbError as error:
-        raise HloEditError(str(error), *_place(text, str(error))) from error
+        raise HloEditError(str(error), *_error_position(text, str(error))) from error
     return module
 
 
@@ -194,16 +194,16 @@ def _passes(trace: Trace, index: int, given: HloPassPipeline | str | None) -> Hl
     whole = trace.pipeline or named_pipeline()
     start = trace.passes_from if trace.pipeline is not None else 0
     ran = deque(s for s in trace.stages[start : index + 1] if s.kind == "hlo_pass" and s.name != HAND_EDIT)
-    left = _left(whole, ran)
+    left = _remaining_stages(whole, ran)
     if ran:  # the stages do not follow this pipeline
         return whole
     return next((p for p in left if isinstance(p, HloPassPipeline)), HloPassPipeline(whole.name))
 
 
-def _left(target: AnyPass, ran: deque[Stage]) -> list[AnyPass]:
+def _remaining_stages(target: AnyPass, ran: deque[Stage]) -> list[AnyPass]:
     """Remove the stages that ran from `ran`; return the rest of the pass or pipeline."""
     if isinstance(target, HloPassPipeline):
-        inner = [q for p in target.passes for q in _left(p, ran)]
+        inner = [q for p in target.passes for q in _remaining_stages(p, ran)]
         return [HloPassPipeline(target.name, inner)] if inner else []
     if isinstance(target, HloPassFix):
         return _left_of_loop(target, ran)
@@ -220,7 +220,7 @@ def _left_of_loop(fix: HloPassFix, ran: deque[Stage]) -> list[AnyPass]:
         if not ran:
             return [HloPassFix(fix.inner, fix.limit - n)]
         round_ = list(ran)
-        left = _left(fix.inner, ran)
+        left = _remaining_stages(fix.inner, ran)
         done = round_[: len(round_) - len(ran)]
         if left:
             rest: list[AnyPass] = [HloPassFix(fix.inner, fix.limit - n - 1)] if n + 1 < fix.limit else []
@@ -230,7 +230,7 @@ def _left_of_loop(fix: HloPassFix, ran: deque[Stage]) -> list[AnyPass]:
     return []
 
 
-def _moved(passes: HloPassPipeline, move: Mapping[str, str]) -> HloPassPipeline:
+def _move_passes(passes: HloPassPipeline, move: Mapping[str, str]) -> HloPassPipeline:
     for name, anchor in move.items():
         if name not in passes.names:
             raise PassError(f"no pass {name!r} is left to be moved{nearest(name, passes.names)}")
@@ -279,7 +279,7 @@ def _restore_constants(module: HloModule, before: ModuleRecord) -> None:
         i.parent.update(i, attributes={"literal": literal})
 
 
-def _place(text: str, message: str) -> tuple[int, int]:
+def _error_position(text: str, message: str) -> tuple[int, int]:
     """Return line and column of the first instruction that a message names."""
     places: dict[str, tuple[int, int]] = {}
     for number, line in enumerate(text.splitlines(), 1):

@@ -163,7 +163,7 @@ class _TraceBuilder:
 
     def _text(self, file: DumpFile, language: str) -> Deferred:
         name = printable(file.path.name)
-        return self._once(file, lambda: TextRecord(name, _text_or_nothing(file), language), file.size // 10)
+        return self._load_shared(file, lambda: TextRecord(name, _text_or_nothing(file), language), file.size // 10)
 
     def _take(self, kind: str, name: str, step: DumpStep, path: tuple[str, ...], summary: str = "") -> None:
         before, self.current = self.current, self._artifact(step)
@@ -173,9 +173,9 @@ class _TraceBuilder:
 
     def _artifact(self, step: DumpStep) -> Deferred:
         file = step.readable or step.files[0]
-        return self._once(file, lambda: self.shared.record(file), file.size)
+        return self._load_shared(file, lambda: self.shared.record(file), file.size)
 
-    def _once(self, file: DumpFile, load: Callable[[], Artifact], size: int) -> Deferred:
+    def _load_shared(self, file: DumpFile, load: Callable[[], Artifact], size: int) -> Deferred:
         """Return a dump's content; files with equal content share one object."""
         try:
             key = file.digest

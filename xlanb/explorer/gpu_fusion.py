@@ -94,12 +94,12 @@ class FusionDecisions(Sequence[Decision]):
 
         Most of them were fused again, so no module shows them.
         """
-        return _reached(names, self._story.within)
+        return _reachable(names, self._story.within)
 
     def companions(self, names: Iterable[str]) -> set[str]:
         """Return the fusions that contained any of these instructions, with all their contents."""
         holders = self.holders(names)
-        return holders | _reached(holders, self._story.parts)
+        return holders | _reachable(holders, self._story.parts)
 
 
 class _Story:
@@ -124,7 +124,7 @@ class _Story:
             if is_last and s.reason != _NO_USERS:  # the reason for producers fused into all of their users
                 subject = self._subject(s)
                 yield Decision(
-                    Cause(PASS), "fuse", subject, False, (Predicate(s.reason, False, self._made(s, subject)),)
+                    Cause(PASS), "fuse", subject, False, (Predicate(s.reason, False, self._unfusible(s, subject)),)
                 )
         else:
             self._costs[s.producer] = s
@@ -147,7 +147,7 @@ class _Story:
         count = f" for all {len(s.consumers)} users" if len(s.consumers) > 1 else ""
         return Predicate(_ACCEPTED, accepted, f"{s.us_fused:g} us fused, {s.us_unfused:g} us unfused{count}")
 
-    def _made(self, s: FusionStep, subject: tuple[str, ...]) -> str:
+    def _unfusible(self, s: FusionStep, subject: tuple[str, ...]) -> str:
         """Return what unfusible instructions are: library calls, Triton fusions."""
         about = subject[:1] if s.reason.startswith("the producer") else subject[1:]
         found = (self._instructions.get(name) for name in about if s.reason.endswith("is not fusible"))
@@ -177,7 +177,7 @@ def _words(i: InstructionRecord) -> str:
     return f"a fusion by {kind}" if i.opcode is HloOpcode.FUSION else f"a call of {kind}"
 
 
-def _reached(names: Iterable[str], edges: Mapping[str, Sequence[str]]) -> set[str]:
+def _reachable(names: Iterable[str], edges: Mapping[str, Sequence[str]]) -> set[str]:
     """Return what can be reached along edges, without the start unless an edge leads back."""
     found: set[str] = set()
     pending = list(names)

@@ -182,7 +182,7 @@ class Pairs:
         self._by_neighbours(lambda side, key: side.local(key))
         self._by(_looks)
         self._by_neighbours(lambda side, key: side.local(key))
-        self._by_neighbours(_kin)
+        self._by_neighbours(_opcode_key)
         self._by(lambda _, key, i: None if i.opcode in _LEAVES else (str(i.opcode), key))
 
     def _add(self, a: Key, b: Key) -> bool:
@@ -267,7 +267,7 @@ def _looks(_: ModuleSide, __: Key, i: InstructionRecord) -> Hashable | None:
     return (str(i.opcode), i.shape.text(layout=False), i.metadata.op_name)
 
 
-def _kin(side: ModuleSide, key: Key) -> Hashable:
+def _opcode_key(side: ModuleSide, key: Key) -> Hashable:
     """Return the opcode; for constants, also the shape."""
     i = side.at(key)
     return (str(i.opcode), i.shape.text(layout=False) if i.opcode in _LEAVES else "")

@@ -146,8 +146,8 @@ class JaxCalling:
         import jax
 
         count = self.in_tree.num_leaves
-        wanted = _places(jax.tree_util.tree_unflatten(self.in_tree, range(count)))
-        got = _places((args, dict(named)))
+        wanted = _leaf_names(jax.tree_util.tree_unflatten(self.in_tree, range(count)))
+        got = _leaf_names((args, dict(named)))
         names = {place: leaf.name for place, leaf in zip(wanted, self.leaves, strict=True)}
         missing = [names[p] for p in wanted if p not in set(got)]
         extra = [p for p in got if p not in names]
@@ -205,7 +205,7 @@ def _put_anywhere(_aval: Any, _sharding: Any, arrays: list[Array], _devices: Any
 _asarray = np.asarray
 
 
-def _places(call: tuple[tuple[Any, ...], Mapping[str, Any]]) -> list[str]:
+def _leaf_names(call: tuple[tuple[Any, ...], Mapping[str, Any]]) -> list[str]:
     """Name the leaves of a call's arguments, as in `argument 0['w']`."""
     from jax.tree_util import keystr, tree_flatten_with_path
 

@@ -136,7 +136,7 @@ class GpuExecutable(Displayable):
         """
         calling = self.source_module.calling
         arrays = args if calling is None else calling.flatten(args, named)
-        return run_warp(self._emulator, self._given(arrays), kernel, block, warp)
+        return run_warp(self._emulator, self._device_arguments(arrays), kernel, block, warp)
 
     def _called(self, run: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """Call with the arguments of the function that the program was made from."""
@@ -147,7 +147,7 @@ class GpuExecutable(Displayable):
         is_tuple = isinstance(self.signature.result, TupleShape)
         return calling.assemble(found if is_tuple else (found,), tuple(args), dict(named))
 
-    def _given(self, arrays: Sequence[Any]) -> list[Array]:
+    def _device_arguments(self, arrays: Sequence[Any]) -> list[Array]:
         """Return device memory with the arguments in it."""
         memories = self._emulator.memories()
         given = self.signature.flatten(arrays)
@@ -162,7 +162,7 @@ class GpuExecutable(Displayable):
         return memories
 
     def _emulate_flat(self, emulator: Emulator, *arrays: Any) -> Any:
-        memories = self._given(arrays)
+        memories = self._device_arguments(arrays)
         emulator.run(memories)
         return self._result([memories[n] for n in self.program.outputs])
 

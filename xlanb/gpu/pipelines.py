@@ -21,21 +21,9 @@ from xlanb.gpu.layouts import GpuLayouts
 from xlanb.gpu.transforms.conv_layout_normalization import CUDNN_CONVOLUTIONS
 from xlanb.gpu.transforms.fusion_wrapper import GPU_WRAPPING
 from xlanb.transforms import PASSES
-from xlanb.transforms.algebraic_simplifier.algebraic_simplifier import AlgebraicSimplifier
 from xlanb.transforms.base import HloPass
-from xlanb.transforms.calls.computation_deduplicator import HloComputationDeduplicator
-from xlanb.transforms.dots.dot_merger import DotMerger
-from xlanb.transforms.dots.transpose_folding import TransposeFolding
-from xlanb.transforms.expanders.topk_decomposer import TopkDecomposer
-from xlanb.transforms.fusion.fusion_wrapper import FusionWrapper
-from xlanb.transforms.layout.layout_assignment import LayoutAssignment
-from xlanb.transforms.layout.layout_normalization import LayoutNormalization
-from xlanb.transforms.layout.reshape_mover import ReshapeMover
 from xlanb.transforms.pipeline import HloPassPipeline
 from xlanb.transforms.pipeline_table import Row, build, names_in
-from xlanb.transforms.precision.float_normalization import PASSES_BY_TYPE
-from xlanb.transforms.simplifiers.apply_xla_transforms import ApplyXlaTransforms
-from xlanb.transforms.simplifiers.hlo_cse import HloCse
 
 _FLOAT_NORMALIZATION = (
     "float_normalization",
@@ -188,30 +176,30 @@ _XLA: tuple[Row, ...] = (
     ),
 )
 
-_ALGSIMP: Mapping[str, bool] = {"inverts_divisors": False, "inverts_narrow_constants": True}
-_VARIANTS: Mapping[str, Callable[[], HloPass]] = {
-    "algsimp@layout": lambda: AlgebraicSimplifier(is_layout_sensitive=True, **_ALGSIMP),
-    "algsimp@no-layout": lambda: AlgebraicSimplifier(is_layout_sensitive=False, sweeps=1, **_ALGSIMP),
-    "reshape-mover@gpu": lambda: ReshapeMover(cheap_broadcasts=True),
-    "cse@layout": lambda: HloCse(is_layout_sensitive=True),
-    "cse@no-layout": lambda: HloCse(is_layout_sensitive=False),
-    "cse@fusion": lambda: HloCse(is_layout_sensitive=True, only_fusion_computations=True),
-    "computation-deduplicator@fusions": lambda: HloComputationDeduplicator(mark_fusions=True),
-    "fusion-wrapper@gpu": lambda: FusionWrapper(wrapping=GPU_WRAPPING),
-    "topk-decomposer@calls": lambda: TopkDecomposer(decomposes_calls=True),
-    "layout_normalization@gpu": lambda: LayoutNormalization(custom_calls=CUDNN_CONVOLUTIONS),
-    "dot-merger@gpu": lambda: DotMerger(max_size_to_merge=32 << 20),
-    "transpose-folding@gpu": lambda: TransposeFolding(any_matrices=True, convolutions=True),
-    "transpose-folding@dots": lambda: TransposeFolding(any_matrices=True),
-    "apply-xla-transforms@post_scheduler": lambda: ApplyXlaTransforms(stage="post_scheduler"),
+_ALGSIMP: Mapping[str, object] = {"inverts_divisors": False, "inverts_narrow_constants": True}
+_VARIANTS: Mapping[str, Mapping[str, object]] = {
+    "algsimp@layout": {"is_layout_sensitive": True, **_ALGSIMP},
+    "algsimp@no-layout": {"is_layout_sensitive": False, "sweeps": 1, **_ALGSIMP},
+    "reshape-mover@gpu": {"cheap_broadcasts": True},
+    "cse@layout": {"is_layout_sensitive": True},
+    "cse@no-layout": {"is_layout_sensitive": False},
+    "cse@fusion": {"is_layout_sensitive": True, "only_fusion_computations": True},
+    "computation-deduplicator@fusions": {"mark_fusions": True},
+    "fusion-wrapper@gpu": {"wrapping": GPU_WRAPPING},
+    "topk-decomposer@calls": {"decomposes_calls": True},
+    "layout_normalization@gpu": {"custom_calls": CUDNN_CONVOLUTIONS},
+    "dot-merger@gpu": {"max_size_to_merge": 32 << 20},
+    "transpose-folding@gpu": {"any_matrices": True, "convolutions": True},
+    "transpose-folding@dots": {"any_matrices": True},
+    "apply-xla-transforms@post_scheduler": {"stage": "post_scheduler"},
 }
-"""Passes created with options, by name@variant."""
+"""Options of passes, by name@variant."""
 
-_OF_DEVICE: Mapping[str, Callable[[GpuDevice], HloPass]] = {
-    f"float-normalization-{low}@gpu": lambda device, low=low: PASSES_BY_TYPE[low](support=GpuFloatSupport(device))
-    for low in WIDER
-} | {"layout-assignment@gpu": lambda device: LayoutAssignment(wishes=GpuLayouts(device))}
-"""Passes with device-dependent options, by name@variant."""
+_OF_DEVICE: Mapping[str, Mapping[str, Callable[[GpuDevice], object]]] = {
+    **{f"float-normalization-{low}@gpu": {"support": GpuFloatSupport} for low in WIDER},
+    "layout-assignment@gpu": {"wishes": GpuLayouts},
+}
+"""Options that depend on the device, by name@variant."""
 
 
 def pipeline(device: str | GpuDevice = "a100") -> HloPassPipeline:
@@ -252,9 +240,8 @@ def _of_device(device: GpuDevice) -> HloPassPipeline:
 
 def _named(name: str, device: GpuDevice) -> HloPass:
     """Return the pass of a name or variant, for a device if it depends on one."""
-    if name in _OF_DEVICE:
-        return _OF_DEVICE[name](device)
-    made = _VARIANTS[name]() if name in _VARIANTS else PASSES[name.partition("@")[0]]()
+    options = {option: of(device) for option, of in _OF_DEVICE.get(name, {}).items()}
+    made = PASSES[name.partition("@")[0]](**_VARIANTS.get(name, {}), **options)
     if any(f.name == "device" for f in dataclasses.fields(made)):
         return dataclasses.replace(made, device=device)  # type: ignore[call-arg]
     return made

@@ -44,14 +44,14 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Cons
     """
     array, element_type = make_array(value, None if dtype is None else as_dtype(dtype))
     if shape is not None:
-        array = _spread(array, TensorShape(shape), f"constant {name or 'Const'!r}")
+        array = _reshape_or_repeat(array, TensorShape(shape), f"constant {name or 'Const'!r}")
     op = get_default_graph().create_op(
         "Const", (), [element_type], {"dtype": element_type, "value": array}, name or "Const"
     )
     return op.outputs[0]
 
 
-def _spread(array: np.ndarray[Any, Any], shape: TensorShape, what: str) -> np.ndarray[Any, Any]:
+def _reshape_or_repeat(array: np.ndarray[Any, Any], shape: TensorShape, what: str) -> np.ndarray[Any, Any]:
     """Reshape an array; repeat a single element by strides of zero, without allocating memory."""
     if not shape.is_fully_defined():
         raise GraphValueError(f"a constant needs a fully defined shape, not {shape}")
@@ -77,7 +77,7 @@ def make_array(value: Any, dtype: DType | None = None) -> tuple[np.ndarray[Any, 
         if not value.is_fully_defined():
             raise GraphValueError(f"cannot create a tensor from the partially known shape {value}")
         value = np.array([int(d) for d in value], np.int32)
-    value = _plain(value)
+    value = _as_numbers(value)
     is_numpy = isinstance(value, np.ndarray | np.generic)
     # Texts as objects: NumPy's fixed-width strings drop trailing zeros and do not mix with bytes.
     has_text = isinstance(value, list) and any(isinstance(v, str | bytes) for v in _leaves(value))
@@ -97,12 +97,12 @@ def make_array(value: Any, dtype: DType | None = None) -> tuple[np.ndarray[Any, 
     return _as_type(array, dtype, value), dtype.base_dtype
 
 
-def _plain(value: Any) -> Any:
+def _as_numbers(value: Any) -> Any:
     """Dimensions as numbers, inside lists too."""
     if isinstance(value, Dimension):
         return int(value)
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [_as_numbers(v) for v in value]
     return value
 
 

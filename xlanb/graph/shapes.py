@@ -112,7 +112,7 @@ def _asked_for(op: Operation) -> Dims | None:
         return tuple(None if d is None or m is None else d * m for d, m in zip(dims, sizes, strict=False))
     if op.type == "Slice":
         begins = partial_vector(op.inputs[1]) or [None] * len(sizes)
-        return tuple(_left(*part) for part in zip(dims, begins, sizes, strict=False))
+        return tuple(_sliced_size(*part) for part in zip(dims, begins, sizes, strict=False))
     found = tuple(None if s is None or s < 0 else s for s in sizes)
     if op.type == "Reshape" and found.count(None) == 1:
         count, rest = op.inputs[0].shape.num_elements(), prod(s for s in found if s is not None)
@@ -121,7 +121,7 @@ def _asked_for(op: Operation) -> Dims | None:
     return found
 
 
-def _left(size: int | None, begin: int | None, count: int | None) -> int | None:
+def _sliced_size(size: int | None, begin: int | None, count: int | None) -> int | None:
     """Return the size of a sliced dimension: `count`, or the rest after `begin` if it is -1."""
     if count is None or count >= 0:
         return count

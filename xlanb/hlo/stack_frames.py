@@ -126,7 +126,7 @@ class GivenFrames:
             at = self.frames[at - 1][1] - 1
         parent = known[at]
         for frame in reversed(path):
-            place = self._place(out, self.frames[frame - 1][0])
+            place = self._location_id(out, self.frames[frame - 1][0])
             parent = known[frame] = _id(out.frames, (place, parent + 1))
         return parent
 
@@ -137,7 +137,7 @@ class GivenFrames:
         file, function, *_ = self.locations[number - 1]
         return 0 < file <= len(self.files) and 0 < function <= len(self.functions)
 
-    def _place(self, out: StackFrames, number: int) -> int:
+    def _location_id(self, out: StackFrames, number: int) -> int:
         """The new id of a known location."""
         file, function, *rest = self.locations[number - 1]
         ids = _id(out.files, self.files[file - 1]), _id(out.functions, self.functions[function - 1])

@@ -140,7 +140,7 @@ class Executor:
     def _run_node(self, op: Operation, values: Sequence[Any], state: HostState) -> Stages[Sequence[Any]]:
         if state.resources.is_closed:
             raise CancelledError(f"{op.describe()}: the session was closed while it ran")
-        inputs = [_given(t, v, state) for t, v in zip(op.inputs, values, strict=True)]
+        inputs = [_dereference(t, v, state) for t, v in zip(op.inputs, values, strict=True)]
         host = self._hosts.get(op)
         if host is not None:
             try:
@@ -259,7 +259,7 @@ def _fault(error: Exception) -> str:
     return f"out of memory{f' ({error})' if str(error) else ''}" if isinstance(error, MemoryError) else str(error)
 
 
-def _given(tensor: Tensor, value: Any, state: HostState) -> Any:
+def _dereference(tensor: Tensor, value: Any, state: HostState) -> Any:
     """Replace a variable's reference by its value if the node reads it as a plain tensor."""
     if isinstance(value, VariableHandle) and not tensor.dtype.is_ref_dtype and tensor.dtype.name != "resource":
         return state.variables.read(value)

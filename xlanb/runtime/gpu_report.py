@@ -90,12 +90,12 @@ class GpuReport:
         parts = [
             llvm_record(t, {self._traced[n].code.function: self._instruction(n)}, self._lines) for n, t in texts.items()
         ]
-        return _together("llvm", ";", list(texts), parts)
+        return _concatenate("llvm", ";", list(texts), parts)
 
     @property
     def ptx(self) -> CodeRecord:
         """The PTX of all kernels."""
-        return _together("ptx", "//", list(self._ptx), [self._ptx_record(name) for name in self._ptx])
+        return _concatenate("ptx", "//", list(self._ptx), [self._ptx_record(name) for name in self._ptx])
 
     def _ptx_record(self, name: str) -> CodeRecord:
         text = self._ptx[name]
@@ -165,7 +165,7 @@ class GpuReport:
         )  # fmt: skip
 
 
-def _together(language: str, comment: str, names: Sequence[str], parts: Sequence[CodeRecord]) -> CodeRecord:
+def _concatenate(language: str, comment: str, names: Sequence[str], parts: Sequence[CodeRecord]) -> CodeRecord:
     """Concatenate texts, each under its kernel's name."""
     texts: list[str] = []
     functions: list[str] = []

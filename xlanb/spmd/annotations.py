@@ -140,9 +140,9 @@ def annotations_before(
         if at.opcode in _CALLS:
             yield from (c.root for c in at.called_computations)
         if at.opcode is HloOpcode.PARAMETER:
-            yield from (o for caller in callers[at.parent] for o in _given(caller, at))
+            yield from (o for caller in callers[at.parent] for o in _caller_values(caller, at))
 
-    yield from _reached(i, meshes, sources)
+    yield from _reachable(i, meshes, sources)
 
 
 def annotations_after(module: HloModule, i: HloInstruction, meshes: Mapping[str, Mesh]) -> Iterator[ShardingAnnotation]:
@@ -157,7 +157,7 @@ def annotations_after(module: HloModule, i: HloInstruction, meshes: Mapping[str,
         if at is at.parent.root:
             yield from callers[at.parent]
 
-    yield from _reached(i, meshes, results)
+    yield from _reachable(i, meshes, results)
 
 
 _CALLS = frozenset((HloOpcode.CALL, HloOpcode.WHILE, HloOpcode.CONDITIONAL))
@@ -172,14 +172,14 @@ def _callers(module: HloModule) -> dict[HloComputation, list[HloInstruction]]:
     return out
 
 
-def _given(caller: HloInstruction, parameter: HloInstruction) -> tuple[HloInstruction, ...]:
+def _caller_values(caller: HloInstruction, parameter: HloInstruction) -> tuple[HloInstruction, ...]:
     """Return a parameter's value at a caller: its operand at a call, otherwise all operands."""
     if caller.opcode is HloOpcode.CALL:
         return (caller.operands[parameter.parameter_number],)
     return caller.operands
 
 
-def _reached(
+def _reachable(
     start: HloInstruction, meshes: Mapping[str, Mesh], neighbors: Callable[[HloInstruction], Iterable[HloInstruction]]
 ) -> Iterator[ShardingAnnotation]:
     seen, queue = {start}, deque([start])

@@ -236,7 +236,7 @@ class _Candidates:
             :_NEAR
         ]
         for one in (*before, *others):
-            yield from self._moved(one)
+            yield from self._axes_moved(one)
 
     def _alike(
         self, near: Sequence[ShardingAnnotation], moved: HloInstruction, instruction: HloInstruction
@@ -315,7 +315,7 @@ class _Candidates:
             title = f"constrain {array.name} to {dims_text(sharding)} where it is computed"
             yield title, AnnotationChange(array.name, sharding, is_new=True)
 
-    def _moved(self, one: ShardingAnnotation) -> Iterator[_Candidate]:
+    def _axes_moved(self, one: ShardingAnnotation) -> Iterator[_Candidate]:
         """Yield an annotation with one dimension's axes moved to another, and with them removed."""
         at = self.source.find(one.instruction)
         if at is None or not isinstance(at.shape, ArrayShape):

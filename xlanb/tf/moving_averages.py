@@ -50,7 +50,7 @@ class ExponentialMovingAverage:
             if self._num_updates is not None:
                 count = math_ops.cast(self._num_updates, "float32", name="num_updates")
                 decay = call("Minimum", decay, (1.0 + count) / (10.0 + count))
-            moves = [self._moved(self._averages[v], v, decay) for v in values]
+            moves = [self._updated(self._averages[v], v, decay) for v in values]
             return group(*moves, name=scope)
 
     def _made(self, value: Any) -> Any:
@@ -67,7 +67,7 @@ class ExponentialMovingAverage:
         return made
 
     @staticmethod
-    def _moved(average: Any, value: Any, decay: Tensor) -> Any:
+    def _updated(average: Any, value: Any, decay: Tensor) -> Any:
         with (
             name_scope("AssignMovingAvg", values=[average, value]) as scope,
             get_default_graph().colocate_with(average),

@@ -251,9 +251,9 @@ class _MultiOutputMerge:
         self.outside: dict[HloInstruction, HloInstruction] = dict(zip(parameters, other.operands, strict=False))
         self.is_tuple = is_fusion and root.opcode is HloOpcode.TUPLE
         self.body = [i for i in order if i not in self.outside and not (self.is_tuple and i is root)]
-        self.given = self._given(root)
+        self.given = self._results_of(root)
 
-    def _given(self, root: HloInstruction) -> dict[HloInstruction, HloInstruction]:
+    def _results_of(self, root: HloInstruction) -> dict[HloInstruction, HloInstruction]:
         """The results of `other`: itself or each get-tuple-element of it, with the inner value."""
         if not self.is_tuple:
             return {self.other: root}

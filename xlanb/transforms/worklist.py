@@ -46,7 +46,7 @@ class Worklist:
             for i in _over_other_computations(computation, changes.version):
                 changes.changed[i] = None
             self._pending = set()
-            self._spread(changes)
+            self._mark_neighbors(changes)
 
     def due(self, order: Sequence[HloInstruction]) -> Iterable[HloInstruction]:
         """The instructions of `order` still to be visited; each is removed when visited."""
@@ -77,13 +77,13 @@ class Worklist:
         if changes is None:
             self._pending = set(self._computation)
         else:
-            self._spread(changes)
+            self._mark_neighbors(changes)
 
     def forget(self) -> None:
         """Make the next worklist visit everything, since this one was not completed."""
         self._computation.changes(None)
 
-    def _spread(self, changes: InstructionChanges) -> None:
+    def _mark_neighbors(self, changes: InstructionChanges) -> None:
         pending = self._pending or set()
         self._pending = pending
         level = list(changes.changed)

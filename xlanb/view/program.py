@@ -181,10 +181,10 @@ def _label_places(
     apart.
     """
     leaving, coming = Counter(a for a, _ in edges), Counter(b for _, b in edges)
-    return {(a, b): _along(points, _NEAR if coming[b] >= leaving[a] else 1 - _NEAR) for (a, b), points in edges.items()}
+    return {(a, b): _point(points, _NEAR if coming[b] >= leaving[a] else 1 - _NEAR) for (a, b), points in edges.items()}
 
 
-def _along(points: Sequence[tuple[float, float]], share: float) -> tuple[float, float]:
+def _point(points: Sequence[tuple[float, float]], share: float) -> tuple[float, float]:
     """The point at a share (0 to 1) of the height that a line goes down."""
     (x, y), (u, v) = points[0], points[-1]
     height = y + (v - y) * share

@@ -164,7 +164,7 @@ def _plus(a: _Pair, b: _Pair) -> _Pair:
 # -- sine, cosine, tangent -------------------------------------------------------------------------
 
 
-def _turned(x: Value, name: str, of: Callable[[Value, Value, Value], Value]) -> Value:
+def _reduce_argument(x: Value, name: str, of: Callable[[Value, Value, Value], Value]) -> Value:
     """`of(n, r, low)` with x = n * pi / 2 + r + low, n an i64 and low the rounding error of r.
 
     `name` is the function of the C library that computes the same; vectors use it for large angles.
@@ -245,7 +245,7 @@ def sin(x: Value) -> Value:
         made = n.trunc(I1).select(_cosine(r, low), _sine(r, low))
         return n.lshr(1).trunc(I1).select(-made, made)
 
-    return x.equals(0.0).select(x, _turned(x, "sin", of))
+    return x.equals(0.0).select(x, _reduce_argument(x, "sin", of))
 
 
 def cos(x: Value) -> Value:
@@ -255,7 +255,7 @@ def cos(x: Value) -> Value:
         made = n.trunc(I1).select(_sine(r, low), _cosine(r, low))
         return (n + 1).lshr(1).trunc(I1).select(-made, made)
 
-    return _turned(x, "cos", of)
+    return _reduce_argument(x, "cos", of)
 
 
 def tan(x: Value) -> Value:
@@ -265,7 +265,7 @@ def tan(x: Value) -> Value:
         sine, cosine, odd = _sine(r, low), _cosine(r, low), n.trunc(I1)
         return odd.select(cosine, sine) / odd.select(-sine, cosine)
 
-    return x.equals(0.0).select(x, _turned(x, "tan", of))
+    return x.equals(0.0).select(x, _reduce_argument(x, "tan", of))
 
 
 # -- powers ----------------------------------------------------------------------------------------

@@ -141,10 +141,10 @@ class KernelPolicy:
             return (
                 operand < inputs
                 and leaf == ((operand,) if instruction.shape.is_tuple else ())
-                and _once(instruction, operand)
+                and _is_read_once(instruction, operand)
             )
         if instruction.opcode in IN_PLACE:
-            same = leaf == ((operand,) if instruction.shape.is_tuple else ()) and _once(instruction, operand)
+            same = leaf == ((operand,) if instruction.shape.is_tuple else ()) and _is_read_once(instruction, operand)
             return same and IN_PLACE[instruction.opcode](instruction, operand)
         if not instruction.opcode.is_elementwise and instruction.opcode is not Op.COPY:
             return False
@@ -161,7 +161,7 @@ class KernelPolicy:
         too.
         """
         if root.opcode is Op.DYNAMIC_UPDATE_SLICE:
-            return root.operands[0] is parameter and parameter.user_count == 1 and _once(root, 0)
+            return root.operands[0] is parameter and parameter.user_count == 1 and _is_read_once(root, 0)
         first = subshape(root.shape, leaf)
         if root.opcode in emitters.EMITTERS or not isinstance(first, ArrayShape):
             return False
@@ -204,5 +204,5 @@ def _is_shared(rounds: int, nanoseconds: float) -> bool:
     return rounds > 1 and rounds * nanoseconds >= costs.COMMON.repeated_wake_ns
 
 
-def _once(i: HloInstruction, operand: int) -> bool:
+def _is_read_once(i: HloInstruction, operand: int) -> bool:
     return sum(o is i.operands[operand] for o in i.operands) == 1

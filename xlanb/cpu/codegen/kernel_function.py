@@ -145,7 +145,7 @@ class KernelFunction:
         self._written.update(own)
         table = Pointer(f.alloca(PTR, len(places) + len(own)), PTR)
         for k, place in enumerate((*places, *own)):
-            table[k] = self._place(place)
+            table[k] = self._slice_address(place)
         self.module.declare("i32", self.host, "ptr")
         f.call(VOID, HOST, f.symbol(self.host), table.base)
 
@@ -159,13 +159,13 @@ class KernelFunction:
         """The parameter for a slice; a result that aliases an operand shares its parameter."""
         return Value(self.f, PTR, f"%{self.slices.setdefault(place, f'p{len(self.slices)}')}")
 
-    def _place(self, place: Slice) -> Value:
+    def _slice_address(self, place: Slice) -> Value:
         """The address of a slice: a parameter, or a constant."""
         constant = self.assignment.allocations[place.allocation].constant
         return self._memory(constant).pointer if constant is not None else self._argument(place)
 
     def _operand(self, operand: HloInstruction, leaf: Leaf) -> IrArray:
-        return IrArray(self._place(self.assignment.slice_of(operand, leaf)), array_of(operand, leaf))
+        return IrArray(self._slice_address(self.assignment.slice_of(operand, leaf)), array_of(operand, leaf))
 
     def _memory(self, i: HloInstruction) -> IrArray:
         """The array of a constant, in its global."""

@@ -148,7 +148,7 @@ class RowsPart:
         call_part(f, name, [length, _word(self.fold.type, initial)], places, rows, nanoseconds)
 
     def _emit(self, f: Function) -> None:
-        p, places, low, high = _given(f, self.arrays + 1)
+        p, places, low, high = _arguments(f, self.arrays + 1)
         length = word(p, 0)
         *arrays, result = (array(self.fold.type, place) for place in places)
         moved = [a.address(low * length) for a in arrays]
@@ -182,7 +182,7 @@ class BandsPart:
         call_part(f, name, [*words, _word(self.fold.type, initial)], places, words[1], nanoseconds)
 
     def _emit(self, f: Function) -> None:
-        p, places, low, high = _given(f, 2)
+        p, places, low, high = _arguments(f, 2)
         source, result = (array(self.fold.type, place) for place in places)
         rows, bands, stride, columns, area = (word(p, k) for k in range(5))
         initial = _element(self.fold.type, p, 5)
@@ -193,7 +193,7 @@ class BandsPart:
             _write_columns(f, self.fold, begin, last - first, stride, columns, initial, goal)
 
 
-def _given(f: Function, count: int) -> tuple[Value, list[Value], Value, Value]:
+def _arguments(f: Function, count: int) -> tuple[Value, list[Value], Value, Value]:
     """The arguments of a shared routine: its table, its places, and the range low, high."""
     context, low, high, _ = map(f.argument, PART)
     p, *places = (Pointer(context, PTR)[k] for k in range(count + 1))

@@ -52,7 +52,7 @@ def rows_of(root: HloInstruction, shape: ArrayShape, run: int, bound: Bound) -> 
     numbered = slowest[:-run]
     if numbered != long_dimensions(shape)[:-run]:
         return None
-    inlined = _reached(root, lambda i: (o for o in i.operands if o not in bound))
+    inlined = _reachable(root, lambda i: (o for o in i.operands if o not in bound))
     reductions = tuple(i for i in root.parent.post_order() if i in inlined and _is_of_rows(i, shape, numbered))
     again = _same_elements(root, shape, bound)
     for i in reductions:
@@ -64,7 +64,7 @@ def rows_of(root: HloInstruction, shape: ArrayShape, run: int, bound: Bound) -> 
     return Rows(shape, numbered, reductions)
 
 
-def _reached(first: T, following: Callable[[T], Iterable[T]]) -> dict[T, None]:
+def _reachable(first: T, following: Callable[[T], Iterable[T]]) -> dict[T, None]:
     """Everything reachable from `first`, in breadth-first order."""
     found, rest = {first: None}, deque([first])
     while rest:
@@ -92,7 +92,7 @@ def _same_elements(root: HloInstruction, shape: ArrayShape, bound: Bound) -> dic
     def following(i: HloInstruction) -> Iterable[HloInstruction]:
         return i.operands if i.opcode.is_elementwise and i not in bound else ()
 
-    return _reached(root, lambda i: (o for o in following(i) if same_order(array_of(o), shape)))
+    return _reachable(root, lambda i: (o for o in following(i) if same_order(array_of(o), shape)))
 
 
 def unshaped(root: HloInstruction, bound: Bound) -> HloInstruction:
@@ -155,7 +155,7 @@ def is_in_place(reads: Reads, parameter: HloInstruction, leaf: Leaf) -> bool:
 
 def _needs(i: HloInstruction, parameter: HloInstruction, done: set[HloInstruction]) -> bool:
     """Whether an instruction still needs a parameter, given those already computed."""
-    return parameter in _reached(i, lambda o: o.operands if o is i or o not in done else ())
+    return parameter in _reachable(i, lambda o: o.operands if o is i or o not in done else ())
 
 
 _SAME, _ROW, _WITHIN, _ELSEWHERE = range(4)
@@ -173,7 +173,7 @@ def _read_elsewhere(root: HloInstruction, rows: Rows) -> frozenset[HloInstructio
         i, where = at
         return (asked(o, _operand_is(i, n, where, rows)) for n, o in enumerate(i.operands))
 
-    return frozenset(i for i, where in _reached(asked(root, _SAME), following) if where in (_ROW, _ELSEWHERE))
+    return frozenset(i for i, where in _reachable(asked(root, _SAME), following) if where in (_ROW, _ELSEWHERE))
 
 
 def _operand_is(i: HloInstruction, n: int, where: int, rows: Rows) -> int:

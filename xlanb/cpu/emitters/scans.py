@@ -91,7 +91,7 @@ class _ScanEmitter:
         multi[self.scan.axis] = place
         return multi
 
-    def _given(self, at: Sequence[Ix], place: Ix) -> list[Element]:
+    def _operands_at(self, at: Sequence[Ix], place: Ix) -> list[Element]:
         """The operands' elements at a position of a line."""
         return self.reducer.elements(self._index(at, place))
 
@@ -118,7 +118,7 @@ class _ScanEmitter:
         """Emit step after step; results are stored from `first_out` on, unless it is None."""
         f, scan = self.f, self.scan
         with f.carried(steps.stop, flat(state), steps.start) as loop, f.aside():
-            given = self._given(at, _position(scan, f, scan.n, f.add(loop.index, first_in)))
+            given = self._operands_at(at, _position(scan, f, scan.n, f.add(loop.index, first_in)))
             made = self.reducer.step(pack(self.types, loop.values), given)
             if first_out is not None:
                 self._put(at, _position(scan, f, scan.m, f.add(loop.index, first_out)), made)
@@ -184,7 +184,7 @@ class _ScanEmitter:
             origin = f.sub(high - lanes, before) if scan.reverse else f.add(before, low)
             with f.vectorized(lanes):
                 place = counter(f, origin, low, high - 1, lanes)
-                given = [v if isinstance(v, Vector) else f.splat(v, lanes) for v in flat(self._given(at, place))]
+                given = [v if isinstance(v, Vector) else f.splat(v, lanes) for v in flat(self._operands_at(at, place))]
                 inside = self._within(combiner, given, lanes)
                 made = combiner.step(loop.values, inside)
                 self._put(at, f.add(place, moved), pack(self.types, made))

@@ -280,11 +280,13 @@ class VariadicPairs:
 
     def _chosen(self, a: Sequence[Value], b: Sequence[Value], orders: tuple[str, ...]) -> list[Value]:
         made = self.choice
-        take = self._taken(made.position, a, b, orders)
-        also = take if all(made.value[o] == made.position[o] for o in orders) else self._taken(made.value, a, b, orders)
+        take = self._takes_b(made.position, a, b, orders)
+        also = (
+            take if all(made.value[o] == made.position[o] for o in orders) else self._takes_b(made.value, a, b, orders)
+        )
         return [also.select(b[0], a[0]), take.select(b[1], a[1])]
 
-    def _taken(self, which: Which, a: Sequence[Value], b: Sequence[Value], orders: tuple[str, ...]) -> Value:
+    def _takes_b(self, which: Which, a: Sequence[Value], b: Sequence[Value], orders: tuple[str, ...]) -> Value:
         """The lanes that take b."""
         groups: dict[frozenset[str], list[str]] = {}
         for order in orders:

@@ -221,7 +221,7 @@ class _Tiles:
         size = self.height if is_left else self.width
         begin, most = (self.top, self.rows) if is_left else (self.left, self.columns)
         fast = depth if along_depth else size
-        count = self._together(operand, fast, size * depth, is_left=is_left)
+        count = self._load_width(operand, fast, size * depth, is_left=is_left)
         total = size * depth // count
         rounds = -(-total // self.threads)
         with f.loop(rounds) as n:
@@ -247,7 +247,7 @@ class _Tiles:
                 for (x, y), value in zip(places, pack([t] * count, made), strict=True):
                     store(t, memory, place(x, y), value)
 
-    def _together(self, operand: HloInstruction, fast: int, total: int, *, is_left: bool) -> int:
+    def _load_width(self, operand: HloInstruction, fast: int, total: int, *, is_left: bool) -> int:
         """Return how many consecutive operand elements a thread loads at once.
 
         16 bytes if the operand's runs and the tile are multiples of that; otherwise fewer.

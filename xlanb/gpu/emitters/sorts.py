@@ -121,7 +121,7 @@ class _Sort:
         multi.insert(self.dimension, at)
         return Index(array_of(self.lowering.instruction, leaf), multi)
 
-    def _places(self, k: GpuKernelFunction) -> Value:
+    def _positions(self, k: GpuKernelFunction) -> Value:
         """Return the array of initial positions of a stable sort's elements."""
         scratch = self.lowering.scratch()
         if scratch is None:
@@ -164,7 +164,7 @@ class _Sort:
         a, b = ([array.load(x) for array, x in zip(arrays, row, strict=True)] for row in indices)
         at = None
         if self.is_stable:
-            base = self._places(k)
+            base = self._positions(k)
             where = [f.add(f.mul(line, self.length), v) for v in (low, high)]
             known = (
                 [f.value(v).trunc(I32) for v in (low, high)]
@@ -203,7 +203,7 @@ class _Sort:
                         known = (
                             f.value(at).trunc(I32)
                             if first
-                            else real(load(PrimitiveType.S32, self._places(k), f.add(f.mul(line, self.length), at)))
+                            else real(load(PrimitiveType.S32, self._positions(k), f.add(f.mul(line, self.length), at)))
                         )
                         store(PrimitiveType.S32, places, own, known)
             k.barrier()
@@ -221,7 +221,7 @@ class _Sort:
                     if places is not None and tiles > 1:
                         store(
                             PrimitiveType.S32,
-                            self._places(k),
+                            self._positions(k),
                             f.add(f.mul(line, self.length), at),
                             load(PrimitiveType.S32, places, own),
                         )

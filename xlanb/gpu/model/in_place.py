@@ -79,7 +79,7 @@ def _moved_inside(producer: HloInstruction, fusion: HloInstruction) -> str:
     """Return why an in-place fusion cannot read an elementwise producer, or ""."""
     root_sources = {_behind_bitcasts(r) for r in roots_of(fusion)}
     start = fusion.fused_computation.parameters[fusion.operands.index(producer)]
-    for i in _reached(start):
+    for i in _dependents(start):
         if i is not start and _moves(i) and i not in root_sources:
             return f"{i.name} in {fusion.name} moves elements of {producer.name}"
     return ""
@@ -91,11 +91,11 @@ def _used_in_another_order(producer: HloInstruction, fusion: HloInstruction, upd
     return any(
         i is not update and i.opcode is not O.PARAMETER and not is_elementwise(i)
         for start in starts
-        for i in _reached(start)
+        for i in _dependents(start)
     )
 
 
-def _reached(start: HloInstruction) -> list[HloInstruction]:
+def _dependents(start: HloInstruction) -> list[HloInstruction]:
     """Return an instruction and all that depends on it."""
     seen = {start: None}
     queue = deque(seen)

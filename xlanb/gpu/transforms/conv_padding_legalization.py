@@ -134,10 +134,10 @@ def _backward_filter(i: HloInstruction, window: _Windows) -> None:
     for d, w in zip(labels.input_spatial, window, strict=True):
         least = min(w.padding_low, w.padding_high)
         config[d] = PaddingDimension(w.padding_low - least, w.padding_high - least)
-    _renew(i, (_padded(i.operands[0], config), *i.operands[1:]), _evened(window))
+    _renew(i, (_padded(i.operands[0], config), *i.operands[1:]), _with_even_padding(window))
 
 
-def _evened(window: _Windows) -> _Windows:
+def _with_even_padding(window: _Windows) -> _Windows:
     least = [min(w.padding_low, w.padding_high) for w in window]
     return tuple(replace(w, padding_low=n, padding_high=n) for w, n in zip(window, least, strict=True))
 
@@ -156,7 +156,7 @@ def _backward_input(i: HloInstruction, window: _Windows) -> None:
     rest = i.shape.shapes[1:] if isinstance(i.shape, TupleShape) else ()
     c = i.parent
     call = c.clone_instruction(i, i.operands, tuple_of((larger, *rest)) if rest else larger)
-    c.update(call, attributes={"window": Window(_evened(window))})
+    c.update(call, attributes={"window": Window(_with_even_padding(window))})
     if not rest:
         c.replace(i, b.slice(call, starts, limits))
         return

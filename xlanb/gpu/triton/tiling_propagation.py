@@ -266,7 +266,7 @@ def _across(i: HloInstruction, order: DimensionOrder, direction: TilingDirection
     if i.opcode is O.PARAMETER or (i.opcode is O.CONSTANT and i.array_shape.is_scalar):
         return {}
     if i.opcode in (O.TRANSPOSE, O.COPY):
-        return _moved(i, order, direction)
+        return _move_dimensions(i, order, direction)
     if i.operands and support_legacy.is_elementwise_opcode(i.opcode, i.operands[0].shape.element_type):
         return dict.fromkeys(i.operands, order) if to_operands else {i: order}
     if i.opcode is O.BITCAST:
@@ -280,7 +280,7 @@ def _across(i: HloInstruction, order: DimensionOrder, direction: TilingDirection
             raise PropagationError(f"{i.opcode} is not fused as an output")
         if i.opcode is O.CONCATENATE:
             _check_concatenation(i, order, side)
-        return _moved(i, order, direction)
+        return _move_dimensions(i, order, direction)
     raise PropagationError(f"the emitter cannot follow {i.opcode}")
 
 
@@ -368,7 +368,7 @@ def reshaped(order: DimensionOrder, shape: ArrayShape) -> DimensionOrder:
     return DimensionOrder(tuple(made), places)
 
 
-def _moved(i: HloInstruction, order: DimensionOrder, direction: TilingDirection) -> _Orders:
+def _move_dimensions(i: HloInstruction, order: DimensionOrder, direction: TilingDirection) -> _Orders:
     """Move whole dimensions' fragments as the instruction does.
 
     Handles transpose, copy, broadcast, slice and concatenate.

@@ -28,7 +28,7 @@ from xlanb.graph.op_library import call
 from xlanb.graph.operation import Tensor
 
 
-def _along(op_type: str, logits: Any, axis: int, name: str | None) -> Tensor:
+def _over_dimension(op_type: str, logits: Any, axis: int, name: str | None) -> Tensor:
     """An op over the last dimension, applied to any: by exchanging the two before and after."""
     logits = convert_to_tensor(logits)
     dims = logits.shape.rank
@@ -52,13 +52,13 @@ def _swap(x: Tensor, axis: int, last: Tensor, name: str | None = None) -> Tensor
 def softmax(logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None) -> Tensor:
     """exp(x) / sum(exp(x)) along a dimension, the last by default."""
     axis = dim if axis is None else axis
-    return _along("Softmax", logits, -1 if axis is None else axis, name)
+    return _over_dimension("Softmax", logits, -1 if axis is None else axis, name)
 
 
 def log_softmax(logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None) -> Tensor:
     """log(softmax(x)) along a dimension, the last by default."""
     axis = dim if axis is None else axis
-    return _along("LogSoftmax", logits, -1 if axis is None else axis, name)
+    return _over_dimension("LogSoftmax", logits, -1 if axis is None else axis, name)
 
 
 def _flatten_outer(logits: Tensor) -> Tensor:

@@ -144,7 +144,7 @@ class _Backprop:
         self.gate = gate
         self.grads: dict[Operation, list[Any]] = {}
         from_ops = [x.op for x in xs]
-        self.reached = _reached(from_ops)
+        self.reached = _reachable(from_ops)
         self.loops, between = walk_of(_between([y.op for y in ys], self.reached))
         self.pending = _pending_counts(between)
         self.stop_ops = {op for op in from_ops if not any(self.pending.get(t.op, 0) > 0 for t in op.inputs)}
@@ -299,7 +299,7 @@ def _add_known_shape(op: Operation, tensor: Tensor, grad: Tensor) -> None:
     grad.set_shape(tensor.shape)
 
 
-def _reached(from_ops: Iterable[Operation]) -> set[Operation]:
+def _reachable(from_ops: Iterable[Operation]) -> set[Operation]:
     """Operations that depend on `from_ops` through tensors that gradients flow through."""
     found: set[Operation] = set()
     pending = deque(from_ops)

@@ -43,7 +43,7 @@ def sum_gradient(op: Operation, grad: Tensor) -> Tensor:
             target = constant(list(dims), int32) if None not in dims else shape(x)
             return tile(grad, target)
         if None not in dims:
-            kept, repeats = _spread([int(d) for d in dims if d is not None], [int(a) for a in axes.reshape(-1)])
+            kept, repeats = _tiling([int(d) for d in dims if d is not None], [int(a) for a in axes.reshape(-1)])
             return tile(reshape(grad, kept), repeats)
     x_shape = shape(x)
     if not op.get_attr("keep_dims"):
@@ -56,7 +56,7 @@ def sum_gradient(op: Operation, grad: Tensor) -> Tensor:
 _SPREAD = "__reduced_shapes"
 
 
-def _spread(dims: list[int], axes: list[int]) -> tuple[list[int], list[int]]:
+def _tiling(dims: list[int], axes: list[int]) -> tuple[list[int], list[int]]:
     """Return the shape with 1 for the summed dimensions, and the repeat counts.
 
     TensorFlow computes the counts by unused nodes, once for each pair in a graph; they are created

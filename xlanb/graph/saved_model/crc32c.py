@@ -52,11 +52,11 @@ def _advanced(state: int, words: Words) -> int:
             break
         if len(values) % 2:
             values = np.concatenate([np.zeros(1, np.uint32), values])
-        values = _moved(values[0::2], level) ^ values[1::2]
-    return int(_moved(values, 0)[0])
+        values = _shift_by_zeros(values[0::2], level) ^ values[1::2]
+    return int(_shift_by_zeros(values, 0)[0])
 
 
-def _moved(values: Words, level: int) -> Words:
+def _shift_by_zeros(values: Words, level: int) -> Words:
     """Shift remainders by 2**level words of zeros."""
     low, high = _tables(level)
     moved: Words = low.take(values & 0xFFFF) ^ high.take(values >> 16)  # twice as fast as indexing
@@ -71,7 +71,7 @@ def _tables(level: int) -> tuple[Words, Words]:
     halves = np.arange(1 << 16, dtype=np.uint32)
     if level:
         low, high = _tables(level - 1)
-        return _moved(low, level - 1), _moved(high, level - 1)
+        return _shift_by_zeros(low, level - 1), _shift_by_zeros(high, level - 1)
     return _over_word(halves), _over_word(halves << np.uint32(16))
 
 

@@ -203,7 +203,7 @@ class _SeriesParser(ModuleParser):
         Computations that asynchronous instructions run are excluded, since reading those changes
         them.
         """
-        changed = _reached({c for b in self.found.values() if b.is_asynchronous for c in b.called})
+        changed = _reachable({c for b in self.found.values() if b.is_asynchronous for c in b.called})
         for block in self.found.values():
             block.record = block.computation._record
             if block.computation in changed:
@@ -211,7 +211,7 @@ class _SeriesParser(ModuleParser):
         return self.found
 
 
-def _reached(computations: set[HloComputation]) -> set[HloComputation]:
+def _reachable(computations: set[HloComputation]) -> set[HloComputation]:
     """These computations and all that they call, directly or not."""
     found: set[HloComputation] = set()
     left = list(computations)

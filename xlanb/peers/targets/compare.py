@@ -212,10 +212,10 @@ def _gpu_facts(program: GpuProgram) -> dict[str, object]:
         "bytes moved": int(sum(c.bytes * n for c, n in costs)),
         "kernels that spill": sum(k.resources is not None and k.resources.spills for k in kernels),
     }
-    return facts | _once(program.unknown_loops)
+    return facts | _loop_caveats(program.unknown_loops)
 
 
-def _once(loops: int) -> dict[str, object]:
+def _loop_caveats(loops: int) -> dict[str, object]:
     """Caveats of the estimates of a program with loops."""
     return {"loops counted once": loops} if loops else {}
 
@@ -228,7 +228,7 @@ def _tpu_facts(schedule: TpuScheduleRecord, cost: Mapping[str, float]) -> dict[s
         "flops": int(cost.get("flops", 0)),
         "bytes moved": int(cost.get("bytes accessed", 0)),
     }
-    facts |= _once(sum(i.opcode == HloOpcode.WHILE.text for i in schedule.instructions))
+    facts |= _loop_caveats(sum(i.opcode == HloOpcode.WHILE.text for i in schedule.instructions))
     try:
         roofline = schedule.roofline()
     except DumpError:  # the dump names no chip that is known

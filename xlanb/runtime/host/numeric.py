@@ -218,7 +218,7 @@ def _digamma(x: float) -> float:
 # ------------------------------------------------------------------------------------------- images
 
 
-def _places(op: Operation, out: int, size: int) -> Array:
+def _source_coordinates(op: Operation, out: int, size: int) -> Array:
     """The source coordinate of each output pixel along one side of the image."""
     if op.attrs.get("align_corners") and out > 1:
         return np.arange(out) * ((size - 1) / (out - 1))
@@ -239,7 +239,7 @@ def _bilinear(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequen
     found = images.astype(np.float32)
     for axis, out in zip((1, 2), sizes, strict=True):
         size = found.shape[axis]
-        where = _places(op, out, size).astype(np.float32)
+        where = _source_coordinates(op, out, size).astype(np.float32)
         low = np.clip(np.floor(where), 0, size - 1).astype(int)
         high = np.clip(np.floor(where) + 1, 0, size - 1).astype(int)
         share = (where - np.floor(where)).reshape([-1 if i == axis else 1 for i in range(4)])
@@ -253,7 +253,7 @@ def _nearest(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequenc
     images, sizes = _picture(op, inputs)
     for axis, out in zip((1, 2), sizes, strict=True):
         size = images.shape[axis]
-        where = _places(op, out, size)
+        where = _source_coordinates(op, out, size)
         if op.attrs.get("half_pixel_centers"):
             where = where + 0.5
         picked = np.floor(where + 0.5) if op.attrs.get("align_corners") else np.floor(where)

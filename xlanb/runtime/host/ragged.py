@@ -25,7 +25,7 @@ def _to_tensor(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seque
         GraphError: Row partitions are inconsistent, or a shape or default value does not fit.
     """
     shape, values, default, *partitions = (np.asarray(v) for v in inputs)
-    places, rows = _places(op, partitions, len(values))
+    places, rows = _row_indices(op, partitions, len(values))
     inner = values.shape[1:]
     wanted = [-1] * (places.shape[1] + len(inner)) if shape.ndim == 0 else [int(d) for d in shape]
     if len(wanted) != places.shape[1] + len(inner):
@@ -44,7 +44,7 @@ def _to_tensor(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seque
     return [out.astype(values.dtype, copy=False)]
 
 
-def _places(op: Operation, partitions: Sequence[Array], count: int) -> tuple[Array, int]:
+def _row_indices(op: Operation, partitions: Sequence[Array], count: int) -> tuple[Array, int]:
     """The index of each of `count` values, and the number of rows."""
     kinds = [k.decode() if isinstance(k, bytes) else str(k) for k in op.attrs["row_partition_types"]]
     if len(kinds) != len(partitions):

@@ -60,11 +60,11 @@ def _recut(write: Writer, tiles: Tiles, axes: Axes) -> Tiles:
     free = [k for k, a in enumerate(axes) if a is not None and a.window is None]
     for dim, axis in enumerate(axes):
         if axis is None and tiles.is_cut(dim) and free:
-            tiles = _moved(write, tiles, dim, free[0]) or tiles
+            tiles = _retile(write, tiles, dim, free[0]) or tiles
     return tiles
 
 
-def _moved(write: Writer, tiles: Tiles, dim: int, to: int) -> Tiles | None:
+def _retile(write: Writer, tiles: Tiles, dim: int, to: int) -> Tiles | None:
     """Re-tile an array along another dimension."""
     dims, size = list(dimensions(tiles.whole)), tiles.sizes[dim]
     if dims[dim] % size or dims[to] % tiles.sizes[to] or any(s % size for s in tiles.along(dim)):

@@ -255,16 +255,16 @@ class _MergedBuilder:
             total = self._totals if i.opcode is Op.ALL_REDUCE else self._scattered
             columns = [total(i, values) for values in operands]
             results = {d: [c[d] for c in columns] for d in range(self.count)}
-            return self._given(i, results)
+            return self._device_results(i, results)
         for group in device_groups(i, self.grid):
             rows = [[column[d] for column in operands] for d in group]
             given = self._MEANINGS[i.opcode](self, i, group, rows)
             results.update(zip(group, given, strict=True))
         if len(results) != self.count:
             raise NotMergedError(f"{i.name}: not all devices take part")
-        return self._given(i, results)
+        return self._device_results(i, results)
 
-    def _given(self, i: HloInstruction, results: Mapping[int, Sequence[HloInstruction]]) -> Values:
+    def _device_results(self, i: HloInstruction, results: Mapping[int, Sequence[HloInstruction]]) -> Values:
         """Return a collective's result on each device, as a tuple if its shape is one."""
         if isinstance(i.shape, TupleShape):
             return tuple(self.write.add(Op.TUPLE, results[d]) for d in range(self.count))
@@ -511,12 +511,12 @@ class _MergedBuilder:
                     "the results of the devices may differ, and they have no sharding to combine them by"
                 )
             return rows[0]
-        made = self._together(dict(zip(lies.places, rows, strict=True)), lies)
+        made = self._join_tiles(dict(zip(lies.places, rows, strict=True)), lies)
         if not isinstance(whole, ArrayShape):
             return made
         return self.write.slice(made, everything(whole.dimensions))
 
-    def _together(self, tiles: dict[tuple[int, ...], HloInstruction], lies: ShardTiling) -> HloInstruction:
+    def _join_tiles(self, tiles: dict[tuple[int, ...], HloInstruction], lies: ShardTiling) -> HloInstruction:
         """Join tiles into one array, innermost dimension first."""
         if len(tiles) != math.prod(lies.tiles):
             raise NotMergedError("some tile of a result is on no device")

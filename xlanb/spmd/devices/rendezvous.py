@@ -170,7 +170,7 @@ class Rendezvous:
                 meeting.given[device] = None
                 self._waits[device] = meeting
             self._check()
-            return self._failure or DeviceError(self._whereabouts())
+            return self._failure or DeviceError(self._device_positions())
 
     # -- with the lock held ------------------------------------------------------------------------
 
@@ -217,12 +217,12 @@ class Rendezvous:
                 self._set_failure(
                     DeviceError(
                         f"{_devices(gone)} ended without reaching {meeting.name}, where {_waiting(meeting)}; "
-                        + self._whereabouts()
+                        + self._device_positions()
                     )
                 )
                 return
         if self._meetings and _RUNNING not in self._state:
-            self._set_failure(DeviceError(f"deadlock: all devices wait for each other; {self._whereabouts()}"))
+            self._set_failure(DeviceError(f"deadlock: all devices wait for each other; {self._device_positions()}"))
 
     # -- messages ----------------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class Rendezvous:
         if not isinstance(error, Exception) or isinstance(error, CancelledError):
             return error
         found = DeviceError(
-            f"device {device} of {self.count} failed after {self._last[device]}: {error}\n{self._whereabouts()}"
+            f"device {device} of {self.count} failed after {self._last[device]}: {error}\n{self._device_positions()}"
         )
         found.__cause__ = error
         return found
@@ -239,10 +239,10 @@ class Rendezvous:
         late = ", ".join(f"device {d}, last seen at {self._last[d]}" for d in meeting.missing)
         return DeviceError(
             f"{meeting.name}: {late}, did not arrive within {self.timeout:g} s, while "
-            f"{_waiting(meeting)}; {self._whereabouts()}"
+            f"{_waiting(meeting)}; {self._device_positions()}"
         )
 
-    def _whereabouts(self) -> str:
+    def _device_positions(self) -> str:
         """Format where each device is; group the devices at the same place."""
         places: dict[str, list[int]] = {}
         for d, state in enumerate(self._state):

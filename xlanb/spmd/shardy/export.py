@@ -177,7 +177,7 @@ def _write_while(body: _Body, op: ShardyOp) -> None:
         body.exporter.looped(r, s.name, [*r.arguments, *free], shardings, body.manual, free if r is loop else None)
         for r, s in ((condition, op.hlo.attributes["condition"]), (loop, op.hlo.attributes["body"]))
     ]
-    given = _together(body, [body.env[v] for v in carried], op.hlo, shardings)
+    given = _as_tuple(body, [body.env[v] for v in carried], op.hlo, shardings)
     made = body.computation.add(
         O.WHILE,
         [given],
@@ -192,7 +192,7 @@ def _write_while(body: _Body, op: ShardyOp) -> None:
     body.bind(made, op.results, shardings)
 
 
-def _together(
+def _as_tuple(
     body: _Body, values: list[HloInstruction], like: HloInstruction, shardings: Sequence[HloSharding] | None
 ) -> HloInstruction:
     """Return a single value itself, and several as a tuple."""
@@ -208,7 +208,7 @@ def _write_case(body: _Body, op: ShardyOp) -> None:
     for region, source in zip(op.regions, op.hlo.called_computations, strict=True):
         free = captured([region])
         given = body.shardings(free)
-        operands.append(_together(body, [body.env[v] for v in free], op.hlo, given))
+        operands.append(_as_tuple(body, [body.env[v] for v in free], op.hlo, given))
         computations.append(body.exporter.looped(region, source.name, free, given, body.manual, None, shardings))
     names = [k for k, v in op.hlo.attributes.items() if isinstance(v, HloComputation)]
     attributes = dict(zip(names, computations, strict=True)) if names else {"branch_computations": tuple(computations)}

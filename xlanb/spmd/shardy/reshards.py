@@ -207,7 +207,7 @@ def _best_axes(site: _ReshardSite) -> dict[int, Axes]:
         if total_size(best.axes, site.mesh) == site.rule.factor_sizes[best.factor]:
             for factors in waits.values():
                 factors.discard(best.factor)
-        candidates = _left(candidates, best, chosen, site.mesh)
+        candidates = _remaining(candidates, best, chosen, site.mesh)
     for factor in site.rule.need_replication:
         spare = chosen.pop(factor, ())
         everywhere = all(factor in t.factors for t in site.projection.tensors if t.factors)
@@ -216,7 +216,7 @@ def _best_axes(site: _ReshardSite) -> dict[int, Axes]:
     return chosen
 
 
-def _left(candidates: list[_Candidate], best: _Candidate, chosen: dict[int, Axes], mesh: Mesh) -> list[_Candidate]:
+def _remaining(candidates: list[_Candidate], best: _Candidate, chosen: dict[int, Axes], mesh: Mesh) -> list[_Candidate]:
     """Return the candidates that may still be chosen, updated for what they would add."""
     out: list[_Candidate] = []
     for candidate in candidates:

@@ -44,7 +44,7 @@ def _atanh(ctx: OpContext, z: HloInstruction) -> HloInstruction:
     return _half(ctx, ctx.b.subtract(ctx.b.log1p(z), ctx.b.log1p(ctx.b.negate(z))))
 
 
-def _turned(function: Formula) -> Formula:
+def _from_hyperbolic(function: Formula) -> Formula:
     """-i f(i z): from a hyperbolic function the trigonometric one."""
 
     def made(ctx: OpContext, z: HloInstruction) -> HloInstruction:
@@ -54,15 +54,15 @@ def _turned(function: Formula) -> Formula:
 
 
 def _acos(ctx: OpContext, z: HloInstruction) -> HloInstruction:
-    return ctx.b.subtract(filled(ctx, z, math.pi / 2), _turned(_asinh)(ctx, z))
+    return ctx.b.subtract(filled(ctx, z, math.pi / 2), _from_hyperbolic(_asinh)(ctx, z))
 
 
 _FORMULAS: dict[str, tuple[HloOpcode, Formula]] = {
     "Acos": (HloOpcode.ACOS, _acos),
     "Acosh": (HloOpcode.ACOSH, _acosh),
-    "Asin": (HloOpcode.ASIN, _turned(_asinh)),
+    "Asin": (HloOpcode.ASIN, _from_hyperbolic(_asinh)),
     "Asinh": (HloOpcode.ASINH, _asinh),
-    "Atan": (HloOpcode.ATAN, _turned(_atanh)),
+    "Atan": (HloOpcode.ATAN, _from_hyperbolic(_atanh)),
     "Atanh": (HloOpcode.ATANH, _atanh),
     "Cosh": (HloOpcode.COSH, _cosh),
     "Sinh": (HloOpcode.SINH, _sinh),

@@ -97,7 +97,7 @@ def _there_and_back(ctx: OpContext) -> HloInstruction:
     step = b.select(by_low, down, b.divide(high, filled(ctx, high, most)))
     kept_low = b.select(by_low, low, b.multiply(filled(ctx, low, least), step))
     kept_high = b.select(by_low, b.multiply(filled(ctx, high, most), step), high)
-    scale, step, kept_low, kept_high = (_spread(ctx, v) for v in (scale, step, kept_low, kept_high))
+    scale, step, kept_low, kept_high = (_broadcast(ctx, v) for v in (scale, step, kept_low, kept_high))
     if ctx.attr("range_given", True):
         x = b.clamp(kept_low, x, kept_high)
     scaled = b.multiply(x, scale)
@@ -108,7 +108,7 @@ def _there_and_back(ctx: OpContext) -> HloInstruction:
     return b.multiply(rounded, step)
 
 
-def _spread(ctx: OpContext, v: HloInstruction) -> HloInstruction:
+def _broadcast(ctx: OpContext, v: HloInstruction) -> HloInstruction:
     """A value for all, or one for each slice along `axis`, in the shape of the input."""
     return _per_slice(ctx, v, int(ctx.attr("axis", -1)), ctx.shape(0).dimensions)
 

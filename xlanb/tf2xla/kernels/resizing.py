@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 _PICTURES = 4  # batch, height, width, channels
 
 
-def _places(ctx: OpContext, out: int, size: int, shift: float) -> Array:
+def _source_positions(ctx: OpContext, out: int, size: int, shift: float) -> Array:
     """Return the position in the old image of each point of the new one."""
     ctx.check_constant([out])
     if ctx.attr("align_corners") and out > 1:
@@ -31,7 +31,7 @@ def _places(ctx: OpContext, out: int, size: int, shift: float) -> Array:
 def _weights(ctx: OpContext, out: int, size: int) -> Array:
     """Return linear interpolation weights [out, size]."""
     ctx.check_constant([out, size])
-    where = _places(ctx, out, size, 1.0).astype(np.float32)
+    where = _source_positions(ctx, out, size, 1.0).astype(np.float32)
     low = np.clip(np.floor(where), 0, size - 1).astype(int)
     high = np.clip(np.floor(where) + 1, 0, size - 1).astype(int)
     share = where - np.floor(where)
@@ -82,7 +82,7 @@ def _bilinear_grad(ctx: OpContext) -> HloInstruction:
 
 def _picked(ctx: OpContext, out: int, size: int) -> Array:
     """The old point that each new one is."""
-    where = _places(ctx, out, size, 0.0).astype(np.float32)
+    where = _source_positions(ctx, out, size, 0.0).astype(np.float32)
     nearest = np.floor(where + 0.5) if ctx.attr("align_corners") else np.floor(where)
     return np.clip(nearest, 0, size - 1).astype(np.int32)
 

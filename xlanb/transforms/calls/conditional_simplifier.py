@@ -29,7 +29,7 @@ class ConditionalSimplifier(HloPass):
         check_expansion(module, self.name, _inlined)
         for c in module.post_order():
             for i in c.post_order():
-                taken = _taken(i) if i.opcode is O.CONDITIONAL else None
+                taken = _taken_branch(i) if i.opcode is O.CONDITIONAL else None
                 if taken is not None:
                     inline_call(i, i.called_computations[taken], (i.operands[1 + taken],))
         module.remove_unused_computations()
@@ -37,11 +37,11 @@ class ConditionalSimplifier(HloPass):
 
 def _inlined(i: HloInstruction) -> tuple[HloComputation, ...]:
     """The branch that replaces a conditional with a known predicate or index; () for others."""
-    taken = _taken(i) if i.opcode is O.CONDITIONAL else None
+    taken = _taken_branch(i) if i.opcode is O.CONDITIONAL else None
     return () if taken is None else (i.called_computations[taken],)
 
 
-def _taken(conditional: HloInstruction) -> int | None:
+def _taken_branch(conditional: HloInstruction) -> int | None:
     """The number of the branch that is always taken, or None.
 
     An index out of range takes the last branch.

@@ -76,11 +76,11 @@ def _results(b: Builder, made: HloInstruction, sizes: Sizes) -> Value:
 
 def _elementwise(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
     full = [o for o in operands if o.array.array_shape.rank == i.array_shape.rank]
-    sizes = _together(b, [o.sizes for o in full], implicit_broadcast=True)
-    return PaddedValue(_clone(i, (_spread(b, o, sizes) if o in full else o.array for o in operands)), sizes)
+    sizes = _common_sizes(b, [o.sizes for o in full], implicit_broadcast=True)
+    return PaddedValue(_clone(i, (_repeat(b, o, sizes) if o in full else o.array for o in operands)), sizes)
 
 
-def _together(b: Builder, given: Iterable[Sizes], *, implicit_broadcast: bool = False) -> Sizes:
+def _common_sizes(b: Builder, given: Iterable[Sizes], *, implicit_broadcast: bool = False) -> Sizes:
     """The sizes of arrays that are read together: the smaller one if two differ.
 
     With `implicit_broadcast` a size of 1 is replaced by the other, as in XLA.
@@ -102,7 +102,7 @@ def _meet(b: Builder, n: HloInstruction, m: HloInstruction, *, implicit_broadcas
     return b.select(b.compare(n, "EQ", one), m, b.select(b.compare(m, "EQ", one), n, met))
 
 
-def _spread(b: Builder, x: PaddedValue, sizes: Sizes) -> HloInstruction:
+def _repeat(b: Builder, x: PaddedValue, sizes: Sizes) -> HloInstruction:
     """Repeat the only element along each dimension of dynamic size 1.
 
     Only where the result's size may differ.
@@ -147,7 +147,7 @@ def _reduce(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value
     starts = [o.array for o in operands[count:]]
     arrays = [filled(b, x, i.dimensions, s) for x, s in zip(operands[:count], starts, strict=True)]
     kept = [d for d in range(arrays[0].array_shape.rank) if d not in i.dimensions]
-    sizes = _together(b, ({n: x.sizes[d] for n, d in enumerate(kept) if d in x.sizes} for x in operands[:count]))
+    sizes = _common_sizes(b, ({n: x.sizes[d] for n, d in enumerate(kept) if d in x.sizes} for x in operands[:count]))
     return _results(b, _clone(i, (*arrays, *starts)), sizes)
 
 
@@ -164,12 +164,12 @@ def _dot(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | 
         given.append({n: x.sizes[d] for n, d in enumerate(shared) if d in x.sizes})
         given.append({place + n: x.sizes[d] for n, d in enumerate(free) if d in x.sizes})
         place += len(free)
-    return PaddedValue(_clone(i, arrays), _together(b, given))
+    return PaddedValue(_clone(i, arrays), _common_sizes(b, given))
 
 
 def _concatenate(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
     d = i.dimensions[0]
-    sizes = _together(b, ({k: n for k, n in o.sizes.items() if k != d} for o in operands))
+    sizes = _common_sizes(b, ({k: n for k, n in o.sizes.items() if k != d} for o in operands))
     if all(d not in o.sizes for o in operands):
         return PaddedValue(_clone(i, (o.array for o in operands)), sizes)
     shape = static(i.shape).as_array()
@@ -216,13 +216,13 @@ def _off(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | 
     """An instruction along `dimensions` that are not dynamic."""
     if any(d in o.sizes for o in operands for d in i.dimensions):
         return None
-    sizes = _together(b, (o.sizes for o in operands))
+    sizes = _common_sizes(b, (o.sizes for o in operands))
     return _results(b, _clone(i, (o.array for o in operands)), sizes)
 
 
 def _reduce_window(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Value | None:
     count = len(operands) // 2
-    sizes = _together(b, (x.sizes for x in operands[:count]))
+    sizes = _common_sizes(b, (x.sizes for x in operands[:count]))
     plain = [
         w.size == 1 and w.stride == 1 and not w.padding_low and not w.padding_high and w.base_dilation == 1
         for w in i.window.dimensions
@@ -302,7 +302,7 @@ def _scatter(b: Builder, i: HloInstruction, operands: list[PaddedValue]) -> Valu
     sizes = dict(indices.sizes)
     for u in updates:
         moved = {outer[places.index(d)]: n for d, n in u.sizes.items()}
-        sizes = _together(b, [sizes, moved])
+        sizes = _common_sizes(b, [sizes, moved])
     kind = indices.array.array_shape.element_type
     if not kind.is_signed:
         return None

@@ -110,11 +110,11 @@ def _reflect(
     right = b.select(_compare(b, columns, "GT", k), a, b.full(0, shape))
     updated = _applied(b, a, v, tau, right)
     is_diagonal, is_above = (_compare(b, index, direction, k) for direction in ("EQ", "LT"))
-    kept = b.select(is_above, x, b.select(is_diagonal, _spread(b, beta, x.array_shape), v))
+    kept = b.select(is_above, x, b.select(is_diagonal, _per_matrix(b, beta, x.array_shape), v))
     line = tuple(range(shape.rank - 1))
     packed = b.select(_compare(b, columns, "EQ", k), b.broadcast(kept, line, shape), updated)
     places = b.add(O.IOTA, (), taus.array_shape.with_type(_INDEX), iota_dimension=taus.array_shape.rank - 1)
-    return [packed, b.select(_compare(b, places, "EQ", k), _spread(b, tau, taus.array_shape), taus)]
+    return [packed, b.select(_compare(b, places, "EQ", k), _per_matrix(b, tau, taus.array_shape), taus)]
 
 
 def _reflection(
@@ -141,7 +141,7 @@ def _reflection(
     beta = b.select(is_zero, alpha, mirrored)
     tau = b.select(is_zero, zero, b.binary(O.DIVIDE, b.binary(O.SUBTRACT, beta, alpha), beta))
     divisor = b.select(is_zero, one, b.binary(O.SUBTRACT, alpha, beta))
-    scaled = b.binary(O.DIVIDE, below, _spread(b, divisor, below.array_shape))
+    scaled = b.binary(O.DIVIDE, below, _per_matrix(b, divisor, below.array_shape))
     v = b.select(_compare(b, index, "EQ", k), b.full(1, below.array_shape), scaled)
     return v, tau, beta
 
@@ -172,7 +172,7 @@ def _applied(
     )
     wide = b.broadcast(v, tuple(range(shape.rank - 1)), shape)
     product = b.binary(O.MULTIPLY, wide, b.broadcast(row, (*batch, shape.rank - 1), shape))
-    return b.binary(O.SUBTRACT, a, b.binary(O.MULTIPLY, _spread(b, tau, shape), product))
+    return b.binary(O.SUBTRACT, a, b.binary(O.MULTIPLY, _per_matrix(b, tau, shape), product))
 
 
 def _plain(a: HloInstruction) -> ArrayShape:
@@ -204,6 +204,6 @@ def _below(b: Builder, x: HloInstruction, index: HloInstruction, k: HloInstructi
     return b.select(_compare(b, index, "GT", k), x, b.full(0, x.array_shape))
 
 
-def _spread(b: Builder, x: HloInstruction, shape: ArrayShape) -> HloInstruction:
+def _per_matrix(b: Builder, x: HloInstruction, shape: ArrayShape) -> HloInstruction:
     """One number per matrix of a batch, broadcast over the matrix."""
     return b.broadcast(x, tuple(range(x.array_shape.rank)), shape)

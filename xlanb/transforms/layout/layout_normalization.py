@@ -243,7 +243,7 @@ def _normalized(x: HloInstruction) -> HloInstruction:
 _Formula = Callable[[HloInstruction], HloInstruction]
 
 
-def _made(
+def _row_major_clone(
     i: HloInstruction, operands: Iterable[HloInstruction], opcode: O | None = None, **attributes: Any
 ) -> HloInstruction:
     """The instruction with a row-major shape, new operands, and some changed attributes."""
@@ -253,37 +253,37 @@ def _made(
 
 
 def _elementwise(i: HloInstruction) -> HloInstruction:
-    return _made(i, [_normalized(o) for o in i.operands])
+    return _row_major_clone(i, [_normalized(o) for o in i.operands])
 
 
 def _slice(i: HloInstruction) -> HloInstruction:
     boxes = i.attributes["slice"]
-    return _made(i, (_normalized(i.operands[0]),), slice=_permuted(boxes, permutation(i.array_shape)))
+    return _row_major_clone(i, (_normalized(i.operands[0]),), slice=_permuted(boxes, permutation(i.array_shape)))
 
 
 def _concatenate(i: HloInstruction) -> HloInstruction:
     along = inverse(permutation(i.array_shape))[i.dimensions[0]]
-    return _made(i, [_normalized(o) for o in i.operands], dimensions=(along,))
+    return _row_major_clone(i, [_normalized(o) for o in i.operands], dimensions=(along,))
 
 
 def _reduce_window(i: HloInstruction) -> HloInstruction:
     window = Window(_permuted(i.window.dimensions, permutation(i.array_shape)))
-    return _made(i, (_normalized(i.operands[0]), *i.operands[1:]), window=window)
+    return _row_major_clone(i, (_normalized(i.operands[0]), *i.operands[1:]), window=window)
 
 
 def _broadcast(i: HloInstruction) -> HloInstruction:
     operand, places = i.operands[0], inverse(permutation(i.array_shape))
     dimensions = tuple(places[i.dimensions[d]] for d in permutation(operand.array_shape))
-    return _made(i, (_normalized(operand),), dimensions=dimensions)
+    return _row_major_clone(i, (_normalized(operand),), dimensions=dimensions)
 
 
 def _iota(i: HloInstruction) -> HloInstruction:
     along = inverse(permutation(i.array_shape))[i.attributes["iota_dimension"]]
-    return _made(i, (), iota_dimension=along)
+    return _row_major_clone(i, (), iota_dimension=along)
 
 
 def _reshape(i: HloInstruction) -> HloInstruction:
-    return _made(i, (_normalized(i.operands[0]),))
+    return _row_major_clone(i, (_normalized(i.operands[0]),))
 
 
 def _transpose(i: HloInstruction) -> HloInstruction:
@@ -301,29 +301,31 @@ def _transposed(i: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
     order = tuple(places[dimensions[d]] for d in permutation(i.array_shape))
     if i.opcode is O.TRANSPOSE and order == tuple(range(len(order))):
         return _normalized(operand)
-    return _made(i, (_normalized(operand),), O.TRANSPOSE, dimensions=order)
+    return _row_major_clone(i, (_normalized(operand),), O.TRANSPOSE, dimensions=order)
 
 
 def _reverse(i: HloInstruction) -> HloInstruction:
     places = inverse(permutation(i.array_shape))
-    return _made(i, (_normalized(i.operands[0]),), dimensions=tuple(sorted(places[d] for d in i.dimensions)))
+    return _row_major_clone(i, (_normalized(i.operands[0]),), dimensions=tuple(sorted(places[d] for d in i.dimensions)))
 
 
 def _pad(i: HloInstruction) -> HloInstruction:
     padding = _permuted(i.attributes["padding"], permutation(i.array_shape))
-    return _made(i, (_normalized(i.operands[0]), i.operands[1]), padding=padding)
+    return _row_major_clone(i, (_normalized(i.operands[0]), i.operands[1]), padding=padding)
 
 
 def _dynamic_slice(i: HloInstruction) -> HloInstruction:
     order = permutation(i.array_shape)
     starts = _permuted(i.operands[1:], order)
     sizes = _permuted(i.ints("dynamic_slice_sizes"), order)
-    return _made(i, (_normalized(i.operands[0]), *starts), dynamic_slice_sizes=sizes)
+    return _row_major_clone(i, (_normalized(i.operands[0]), *starts), dynamic_slice_sizes=sizes)
 
 
 def _dynamic_update_slice(i: HloInstruction) -> HloInstruction:
     target, update, *starts = i.operands
-    return _made(i, (_normalized(target), _normalized(update), *_permuted(starts, permutation(i.array_shape))))
+    return _row_major_clone(
+        i, (_normalized(target), _normalized(update), *_permuted(starts, permutation(i.array_shape)))
+    )
 
 
 def _scatter(i: HloInstruction) -> HloInstruction:
@@ -337,7 +339,7 @@ def _scatter(i: HloInstruction) -> HloInstruction:
     window = iter(i.ints("update_window_dims"))
     by_dimension = [None if d in inserted else update_places[next(window)] for d in range(len(order))]
     permuted = [by_dimension[d] for d in order]
-    return _made(
+    return _row_major_clone(
         i,
         (_normalized(target), _normalized(indices), _normalized(updates)),
         update_window_dims=tuple(d for d in permuted if d is not None),

@@ -179,7 +179,7 @@ def _hoist(loop: HloInstruction, found: Sequence[_Sliced]) -> None:
 
     whole = [_whole(parent, s, outside(s.array), outside(s.weights)) for s in found]
     for s, carried in zip(found, widen(loop, whole), strict=True):
-        place, shape = _place(s), s.dot.array_shape
+        place, shape = _slice_dimension(s), s.dot.array_shape
         zero = Builder(s.slice).scalar(0, s.slice.operands[1].array_shape.element_type)
         starts = [s.slice.operands[1] if d == place else zero for d in range(carried.array_shape.rank)]
         sizes = tuple(1 if d == place else n for d, n in enumerate(carried.array_shape.dimensions))
@@ -193,7 +193,7 @@ def _hoist(loop: HloInstruction, found: Sequence[_Sliced]) -> None:
         body.replace(s.dot, body.add(O.RESHAPE, (made,), shape, like=s.dot) if s.is_reshaped else made)
 
 
-def _place(s: _Sliced) -> int:
+def _slice_dimension(s: _Sliced) -> int:
     """The dimension of the hoisted dot that numbers the slices."""
     batch = len(s.dot.ints("lhs_batch_dims"))
     lhs = s.dot.operands[0].array_shape.rank - batch - len(s.dot.ints("lhs_contracting_dims"))
@@ -204,7 +204,7 @@ def _whole(parent: HloComputation, s: _Sliced, x: HloInstruction, weights: HloIn
     """The dot with the whole array; as a plain matrix product if the dot of a slice is one."""
     given = s.dot.operands[s.side].array_shape.dimensions
     whole = (s.steps, *given) if s.is_reshaped else (s.steps, *given[1:])
-    sizes, place, t = list(s.dot.array_shape.dimensions), _place(s), s.dot.array_shape.element_type
+    sizes, place, t = list(s.dot.array_shape.dimensions), _slice_dimension(s), s.dot.array_shape.element_type
     if s.is_reshaped:
         sizes.insert(place, s.steps)
     else:

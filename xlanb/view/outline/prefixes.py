@@ -31,7 +31,7 @@ def name_groups(root: TreeBranch, ops: Ops) -> None:
 
 def _group(branch: TreeBranch, ops: Ops, above: str) -> dict[str, TreeBranch]:
     """Return the new groups by prefix; all prefixes begin with `above`."""
-    named = {k: prefix for k, prefix in _loose(branch, ops, above).items() if prefix}
+    named = {k: prefix for k, prefix in _prefixes(branch, ops, above).items() if prefix}
     found: dict[str, list[TreeBranch]] = {}
     for b in branch.branches:
         if prefix := _prefix(b.label):
@@ -61,7 +61,7 @@ def _group(branch: TreeBranch, ops: Ops, above: str) -> dict[str, TreeBranch]:
     return made
 
 
-def _loose(branch: TreeBranch, ops: Ops, above: str) -> dict[int, str]:
+def _prefixes(branch: TreeBranch, ops: Ops, above: str) -> dict[int, str]:
     """Return the prefix of the scope's name for each op directly in a group, or ""."""
     paths = {k: ops.paths[k] or () for k in branch.ops}
     known = [set(path) for path in paths.values() if path]

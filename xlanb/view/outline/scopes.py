@@ -83,10 +83,10 @@ def _split(name: str) -> list[str]:
 
 
 def _jax_path(parts: list[str], last: str) -> Path:
-    direction, _ = _peel(last)
+    direction, _ = _strip_wrappers(last)
     path: list[str] = []
     for part in parts:
-        turned, inner = _peel(part)
+        turned, inner = _strip_wrappers(part)
         # a layer's backward pass may call a function named as forward: the outermost word counts
         direction = BACKWARD if BACKWARD in (direction, turned) else direction or turned
         _extend(path, inner.split("/"))
@@ -104,7 +104,7 @@ def _extend(path: list[str], names: Iterable[str]) -> None:
             path.append(word.removeprefix(f"{path[-1]}.") if path else word)
 
 
-def _peel(part: str) -> tuple[str, str]:
+def _strip_wrappers(part: str) -> tuple[str, str]:
     """Return the direction by the wrappers of a part, and the name inside.
 
     ("backward", "f") of "transpose(jvp(f))".

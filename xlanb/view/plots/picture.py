@@ -104,7 +104,7 @@ def figure_text(figure: Any) -> str:
 
 def _axis(figure: Any, name: str) -> PlotAxis:
     given = figure.layout[f"{name}axis"]
-    values = [v for trace in figure.data for v in _along(trace, name)]
+    values = [v for trace in figure.data for v in _axis_values(trace, name)]
     if given.type == "category" or any(isinstance(v, str) for v in values):
         order = [str(v) for v in given.categoryarray] if given.categoryarray is not None else []
         return PlotAxis(tuple(dict.fromkeys([*order, *(str(v) for v in values if v is not None)])))
@@ -118,7 +118,7 @@ def _axis(figure: Any, name: str) -> PlotAxis:
     return PlotAxis((), low - (room if low < 0 else 0.0), high + room)
 
 
-def _along(trace: Any, name: str) -> Iterator[Any]:
+def _axis_values(trace: Any, name: str) -> Iterator[Any]:
     """Yield a trace's values along an axis; for bars also their ends."""
     values = _listed(trace[name])
     yield from values

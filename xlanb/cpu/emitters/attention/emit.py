@@ -162,19 +162,19 @@ class _AttentionEmitter:
         self.row = f.value(f.mul(tile, t.rows)).smin(a.rows.size - t.rows) if t.row_tiles > 1 else f.value(0)
         self._pack_queries()
         if not self.single:
-            self._fill(self._place("total"), t.rows * t.width_line, 0.0)
-            self._fill(self._place("sums"), t.rows * LANES, 0.0)
-            self._fill(self._place("maxima"), t.line_count, -inf)
+            self._fill(self._scratch_at("total"), t.rows * t.width_line, 0.0)
+            self._fill(self._scratch_at("sums"), t.rows * LANES, 0.0)
+            self._fill(self._scratch_at("maxima"), t.line_count, -inf)
         if self.single:
             self._tile(0)
         elif t.reach is None:
             with f.loop(t.key_tiles) as n:
                 self._tile(n)
         else:
-            self._reached(tile)
+            self._emit_key_tiles(tile)
         self._finish()
 
-    def _reached(self, tile: Ix) -> None:
+    def _emit_key_tiles(self, tile: Ix) -> None:
         """Emit the key tiles that the mask keeps, then the others if they may contribute."""
         f, t = self.f, self.t
         reach = t.reach
@@ -202,12 +202,12 @@ class _AttentionEmitter:
         if most == -inf:
             counts = f.value(0).differs(0)
         else:
-            maxima = Pointer(self._place("maxima"), FLOAT)
+            maxima = Pointer(self._scratch_at("maxima"), FLOAT)
             with f.carried(t.rows, [f.value(0)]) as loop:
                 near = (maxima[loop.index] - most) < _VANISHED
                 loop.next = [loop.values[0] | near.zext(I64)]
             counts = loop.values[0].differs(0)
-        finite = Pointer(self._place("finite"), FLOAT)
+        finite = Pointer(self._scratch_at("finite"), FLOAT)
         with f.carried(t.key_tiles, [f.const(FLOAT, 0.0)]) as others:
             n = f.value(others.index)
             inside = (n >= first) & (n <= last)
@@ -216,7 +216,7 @@ class _AttentionEmitter:
 
     # -- memory ------------------------------------------------------------------------------------
 
-    def _place(self, name: str) -> Value:
+    def _scratch_at(self, name: str) -> Value:
         return Pointer(self.scratch, I8).address(self.t.places[name])
 
     def _fill(self, at: Value, elements: int, number: float) -> None:
@@ -247,7 +247,7 @@ class _AttentionEmitter:
             ContractionAxis(t.rows, a.q.step(a.rows), 0, t.depth_line),
             ContractionAxis(a.depth.size, a.q.step(a.depth), 0, 1),
         )
-        emit_copy(f, Copy(axes, given, self.first.type), source, self._place("queries"))
+        emit_copy(f, Copy(axes, given, self.first.type), source, self._scratch_at("queries"))
 
     def _pack_keys(self) -> None:
         """Pack the keys into panels with a line of keys per step of depth.
@@ -259,7 +259,7 @@ class _AttentionEmitter:
             a.k.array.array_shape.element_type,
             self.first.panel(f.target),
             self._array(a.k),
-            self._place("keys"),
+            self._scratch_at("keys"),
         )
         key, depth, lines = a.k.step(a.keys), a.k.step(a.depth), a.depth.size
         types = given, T.F32
@@ -282,7 +282,7 @@ class _AttentionEmitter:
             a.v.array.array_shape.element_type,
             self.second.panel(f.target),
             self._array(a.v),
-            self._place("values"),
+            self._scratch_at("values"),
         )
         key, column = a.v.step(a.keys), a.v.step(a.width)
         two = 2 if self.pairs else 1
@@ -334,7 +334,7 @@ class _AttentionEmitter:
         """
         a, t, f = self.a, self.t, self.f
         given, source = a.v.array.array_shape.element_type, self._array(a.v)
-        finite = Pointer(self._place("finite"), FLOAT)
+        finite = Pointer(self._scratch_at("finite"), FLOAT)
         key, column = a.v.step(a.keys), a.v.step(a.width)
         with f.loop(t.key_tiles) as n:
             begin = f.mul(n, t.keys)
@@ -361,8 +361,8 @@ class _AttentionEmitter:
         f, t, a = self.f, self.t, self.a
         begin = f.mul(n, t.keys)
         lines = self.first.depth // 2 if self.pairs else self.first.depth
-        keys = Pointer(self._place("keys"), FLOAT).address(f.mul(begin, lines))
-        self.first.emit(f, self._place("queries"), keys, self._place("scores"))
+        keys = Pointer(self._scratch_at("keys"), FLOAT).address(f.mul(begin, lines))
+        self.first.emit(f, self._scratch_at("queries"), keys, self._scratch_at("scores"))
         vectors = f.value(-(-t.keys // self.width))
         if a.keys.size % t.keys:
             there = f.value(f.sub(a.keys.size, begin)).smin(t.keys)
@@ -374,9 +374,9 @@ class _AttentionEmitter:
         with f.loop(t.rows) as r:
             self._exponentials(r, begin, vectors)
         per_tile = t.keys // (2 if self.pairs else 1) * t.width_line
-        values = Pointer(self._place("values"), FLOAT).address(f.mul(n, per_tile))
-        part = self._place("total" if self.single else "part")
-        self.second.emit(f, self._place("scores"), values, part)
+        values = Pointer(self._scratch_at("values"), FLOAT).address(f.mul(n, per_tile))
+        part = self._scratch_at("total" if self.single else "part")
+        self.second.emit(f, self._scratch_at("scores"), values, part)
         if not self.single:
             with f.loop(t.rows) as r:
                 self._add(r)
@@ -404,7 +404,7 @@ class _AttentionEmitter:
     def _maximum(self, r: Ix, begin: Ix, vectors: Value) -> None:
         """Compute the logits of a row and their maximum."""
         f, t, a = self.f, self.t, self.a
-        line = Pointer(self._place("scores"), FLOAT).by(f.mul(r, t.score_line))
+        line = Pointer(self._scratch_at("scores"), FLOAT).by(f.mul(r, t.score_line))
         floor = len(f.regions)
         is_plain = a.logits is a.scores and a.scores.array_shape.element_type is T.F32
         with self._vectors(vectors, begin, [f.const(self.v.kind, -inf)]) as (
@@ -423,7 +423,7 @@ class _AttentionEmitter:
             if mask is not None:
                 x = mask.value(f).select(x, -inf)
             become.append((x > most).select(x, most))
-        Pointer(self._place("tile maxima"), FLOAT)[r] = _highest(self.carried[0])
+        Pointer(self._scratch_at("tile maxima"), FLOAT)[r] = _highest(self.carried[0])
 
     def _logits(self, r: Ix, key: Ix, scores: Value, mask: Mask | None, floor: int) -> Value:
         """A vector of logits: the program's scale, biases and masks applied to `scores`."""
@@ -454,7 +454,7 @@ class _AttentionEmitter:
         """
         f, width = self.f, self.width
         maxima, tile, shifts, factors = (
-            Pointer(self._place(name), FLOAT) for name in ("maxima", "tile maxima", "shifts", "factors")
+            Pointer(self._scratch_at(name), FLOAT) for name in ("maxima", "tile maxima", "shifts", "factors")
         )
         most = tile.load(at, width)
         if not self.single:
@@ -470,12 +470,12 @@ class _AttentionEmitter:
     def _exponentials(self, r: Ix, begin: Ix, vectors: Value) -> None:
         """Replace the logits of a row by exp(s - m), and add them up per lane."""
         f, t = self.f, self.t
-        line = Pointer(self._place("scores"), FLOAT).by(f.mul(r, t.score_line))
-        shift = f.splat(Pointer(self._place("shifts"), FLOAT)[r], self.width)
-        sums = Pointer(self._place("sums"), FLOAT).by(f.mul(r, LANES))
+        line = Pointer(self._scratch_at("scores"), FLOAT).by(f.mul(r, t.score_line))
+        shift = f.splat(Pointer(self._scratch_at("shifts"), FLOAT)[r], self.width)
+        sums = Pointer(self._scratch_at("sums"), FLOAT).by(f.mul(r, LANES))
         start = f.const(self.v.kind, 0.0)
         if not self.single:
-            start = sums.load(0, self.width) * f.splat(Pointer(self._place("factors"), FLOAT)[r], self.width)
+            start = sums.load(0, self.width) * f.splat(Pointer(self._scratch_at("factors"), FLOAT)[r], self.width)
         with self._vectors(vectors, begin, [start]) as (at, mask, (total,), become):
             with f.vectorized(self.width):
                 p = single.exp(line.load(at, self.width) - shift)
@@ -499,8 +499,8 @@ class _AttentionEmitter:
     def _add(self, r: Ix) -> None:
         """Add the tile's product to a row of the running result."""
         f, t = self.f, self.t
-        total, part = (Pointer(self._place(name), FLOAT).by(f.mul(r, t.width_line)) for name in ("total", "part"))
-        factor = f.splat(Pointer(self._place("factors"), FLOAT)[r], self.width)
+        total, part = (Pointer(self._scratch_at(name), FLOAT).by(f.mul(r, t.width_line)) for name in ("total", "part"))
+        factor = f.splat(Pointer(self._scratch_at("factors"), FLOAT)[r], self.width)
         for at in range(0, t.width_line, self.width):
             total.store(at, total.load(at, self.width).times_plus(factor, part.load(at, self.width)))
 
@@ -510,11 +510,11 @@ class _AttentionEmitter:
         output = self.k.output
         to = output.shape.element_type
         target = Pointer(self._of_head(a.output, output, 0), memory(to)).address(f.mul(self.row, a.output.step(a.rows)))
-        total = Pointer(self._place("total"), FLOAT)
+        total = Pointer(self._scratch_at("total"), FLOAT)
         along = a.output.step(a.width) == 1
         with f.loop(t.rows) as r:
             line = total.by(f.mul(r, t.width_line))
-            sums = Pointer(self._place("sums"), FLOAT).load(f.mul(r, LANES), self.width)
+            sums = Pointer(self._scratch_at("sums"), FLOAT).load(f.mul(r, LANES), self.width)
             by = f.splat(f.const(FLOAT, 1.0) / self.v.sum(sums), self.width)
             there = Pointer(target, memory(to)).address(f.mul(r, a.output.step(a.rows)))
             for at in range(0, a.width.size, self.width):

@@ -184,7 +184,7 @@ class FftEmitter:
         f, table = self.f, FftLine(replace(self._table(factors), parts=2))
         chunk, whole = min(count, _CHUNK), self.axis.convolved
         with self._stage(line, -(-count // chunk), chunk * _NANOSECONDS) as (own, number):
-            a, b = self._place(source, own), self._place(target, own)
+            a, b = self._line_at(source, own), self._line_at(target, own)
             begin = f.mul(number, chunk)
             end = f.value(f.add(begin, chunk)).smin(count)
             copies.times_line(f, a, table, b, conjugate, begin, end)
@@ -203,7 +203,7 @@ class FftEmitter:
             with parallel(f, self.axis.outer * count, nanoseconds=nanoseconds) as part:
                 yield f.div(part, count), f.rem(part, count)
 
-    def _place(self, name: str, line: Ix) -> Pointer:
+    def _line_at(self, name: str, line: Ix) -> Pointer:
         """The numbers of a line; real lines of even length are read as complex numbers."""
         axis, f, k = self.axis, self.f, self.k
         if name in (SOURCE, TARGET):
@@ -224,7 +224,7 @@ class FftEmitter:
         f, axis, h = self.f, self.axis, self.axis.length
         chunk = _CHUNK if axis.is_half else h + 1
         with self._stage(line, -(-(h - 1) // chunk), min(h, chunk) * _NANOSECONDS) as (own, number):
-            a, b = (self._place(name, own) for name in (source, target))
+            a, b = (self._line_at(name, own) for name in (source, target))
             if axis.is_half:
                 begin = f.add(f.mul(number, chunk), 1)
                 self._mirror(FftLine(a), FftLine(b), begin, f.value(f.add(begin, chunk)).smin(h))
@@ -245,10 +245,10 @@ class FftEmitter:
         with self._stage(line, way.blocks[0], way.block_ns[0]) as (own, block):
             first, (here, spare) = f.mul(block, axis.width), self._buffers()
             lines, place = f.sub(way.columns, first), here.swapped if self._is_swapped else here
-            copies.strided(f, self._place(source, own).by(first), place, way.rows, way.columns, lines, False, None)
+            copies.strided(f, self._line_at(source, own).by(first), place, way.rows, way.columns, lines, False, None)
             made, _ = self._passes(way.rows, here, spare)
             high_part, low_part = (table.by(f.mul(block, 2 * axis.width)) for table in (high, low))
-            stride, into = way.row_bytes // (2 * axis.part_bytes), self._place(MATRIX, own).by(first)
+            stride, into = way.row_bytes // (2 * axis.part_bytes), self._line_at(MATRIX, own).by(first)
             copies.out_twiddled(f, into, made, way.rows, stride, lines, high_part, low_part, way.part, way.blocks[0])
 
     def _rows(self, way: FftMatrix, line: Ix | None, target: str) -> None:
@@ -257,9 +257,12 @@ class FftEmitter:
         stride = way.row_bytes // axis.part_bytes
         with self._stage(line, way.blocks[1], way.block_ns[1]) as (own, block):
             first, (here, spare) = f.mul(block, axis.width), self._buffers()
-            lines, rows = f.sub(way.rows, first), replace(self._place(MATRIX, own), parts=1).by(f.mul(first, stride))
+            lines, rows = (
+                f.sub(way.rows, first),
+                replace(self._line_at(MATRIX, own), parts=1).by(f.mul(first, stride)),
+            )
             interleave(f, rows, here.re, here.im, 2 * way.columns, stride, lines, 1, False, None)
             made, _ = self._passes(way.columns, here, spare)
-            place, out = made.swapped if self._is_swapped else made, self._place(target, own).by(first)
+            place, out = made.swapped if self._is_swapped else made, self._line_at(target, own).by(first)
             scale = self.f.const(self.element, 1.0) if axis.convolved else self.scale
             copies.strided(f, out, place, way.columns, way.rows, lines, True, scale)

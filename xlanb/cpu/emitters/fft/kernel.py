@@ -67,11 +67,11 @@ def _between(i: HloInstruction) -> int:
     return -(-i.operands[0].shape.byte_size // 64) * 64 if _kind(i) == "IRFFT" and len(_axes(i)) > 1 else 0
 
 
-def _once(i: HloInstruction) -> int:
+def _shared_scratch(i: HloInstruction) -> int:
     return _between(i) + max((a.scratch_bytes[0] for a in _axes(i)), default=0)
 
 
-def _each(i: HloInstruction) -> int:
+def _thread_scratch(i: HloInstruction) -> int:
     return max((a.scratch_bytes[1] for a in _axes(i)), default=0)
 
 
@@ -81,8 +81,8 @@ def _rounds(i: HloInstruction) -> tuple[int, float]:
     return max(rounds, key=lambda r: (r[0] > 1, r[0] * r[1]), default=(1, 0.0))
 
 
-SCRATCH[Op.FFT] = _once
-SCRATCH_EACH[Op.FFT] = _each
+SCRATCH[Op.FFT] = _shared_scratch
+SCRATCH_EACH[Op.FFT] = _thread_scratch
 ROUNDS[Op.FFT] = _rounds
 HAS_KERNEL[Op.FFT] = has_kernel
 

@@ -161,7 +161,7 @@ def _emit_walk(f: Function) -> None:
         begin, *pointers = _outer(f, at, first, others, arrays)
         run = (count - begin).umin(high - at)
         with f.loop(run) as k:
-            f.call_pointer(call, *_along(pointers, begin + k, step, last, strides), parameters)
+            f.call_pointer(call, *_offset(pointers, begin + k, step, last, strides), parameters)
         following = at + run
         loop.next, loop.again = [following], following.ult(high)
 
@@ -172,10 +172,10 @@ def _outer(f: Function, at: Value, first: Value, others: Value, arrays: Sequence
         span, rest, *now = loop.values
         each, step, last, *strides = (word(span, k) for k in range(_SPAN))
         block = rest.udiv(each)
-        loop.next = [displaced(span, 8 * _SPAN), rest - block * each, *_along(now, block, step, last, strides)]
+        loop.next = [displaced(span, 8 * _SPAN), rest - block * each, *_offset(now, block, step, last, strides)]
     return loop.values[1:]
 
 
-def _along(pointers: Sequence[Value], block: Value, step: Value, last: Value, strides: Sequence[Value]) -> list[Value]:
+def _offset(pointers: Sequence[Value], block: Value, step: Value, last: Value, strides: Sequence[Value]) -> list[Value]:
     start = (block * step).smin(last)
     return [displaced(p, start * s) for p, s in zip(pointers, strides, strict=True)]

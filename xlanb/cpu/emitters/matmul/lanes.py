@@ -59,7 +59,7 @@ class Lanes:
         kind = memory(t)
         held = self._held(t, mask)
         raw = Pointer(pointer, held).load(offset, self.width, mask)
-        return self._widened(t, raw if held is kind else raw.bits_as(kind.times(self.width)))
+        return self._converted(t, raw if held is kind else raw.bits_as(kind.times(self.width)))
 
     def _held(self, t: PrimitiveType, mask: Mask | None) -> Type:
         """The elements' type in memory.
@@ -69,7 +69,7 @@ class Lanes:
         """
         return integer(t.bits) if mask is not None and mask.count is None else memory(t)
 
-    def _widened(self, t: PrimitiveType, raw: Value) -> Value:
+    def _converted(self, t: PrimitiveType, raw: Value) -> Value:
         """Convert loaded elements to `self.t`."""
         if t is self.t or (t.is_integral and t.bits == self.t.bits):
             return raw
@@ -80,7 +80,7 @@ class Lanes:
 
     def broadcast(self, t: PrimitiveType, pointer: Value, offset: Ix) -> Value:
         """Load one element of type t, widened and broadcast to all lanes."""
-        return self.f.splat(self._widened(t, array(t, pointer)[offset]), self.width)
+        return self.f.splat(self._converted(t, array(t, pointer)[offset]), self.width)
 
     def together(self, even: Value, odd: Value) -> Value:
         """Combine widened elements of at most 16 bits as halves of a lane; floats become bf16."""

@@ -150,7 +150,7 @@ class _Panel:
     def across(self, step: Value, depth: Value) -> list[Value]:
         """Copy lines contiguous in the source, `size` per packed line; return the totals."""
         if self.p.turned:
-            self._turned(step, depth)
+            self._transpose_lines(step, depth)
             return []
         whole = self.left.equals(self.p.units)
         return self.f.choose(
@@ -196,7 +196,7 @@ class _Panel:
                 self.store(line, k, f.zero(self.lanes))
             loop.next = [displaced(line, p.line_bytes)]
 
-    def _turned(self, step: Value, depth: Value) -> None:
+    def _transpose_lines(self, step: Value, depth: Value) -> None:
         """Transpose squares of lines, so that each line is a unit."""
         f, p = self.f, self.p
         each = p.size * p.width

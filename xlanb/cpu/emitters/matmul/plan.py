@@ -72,7 +72,7 @@ def plan(x: Contraction) -> MatmulPlan | None:
         return None
     if not _has_vectors(x):
         return None
-    x = x.normalized() if x.type.is_complex else _along(x.normalized())
+    x = x.normalized() if x.type.is_complex else _batch_as_columns(x.normalized())
     if x.columns[-1].c != 1 if x.columns else x.rows:
         return None
     if _is_along(x) and (not x.columns or (x.columns[-1].b != 1 and x.row_count <= costs.COMMON.rowdot_rows)):
@@ -132,7 +132,7 @@ def _in_parts(p: MatmulPlan) -> MatmulPlan:
     return replace(p, x=made)
 
 
-def _along(x: Contraction) -> Contraction:
+def _batch_as_columns(x: Contraction) -> Contraction:
     """Turn a batch axis that is contiguous in all arrays into columns, one element per lane."""
     fast = x.batch[-1] if x.batch else None
     if fast is None or x.columns or (fast.a, fast.b, fast.c) != (1, 1, 1):
