@@ -17,7 +17,7 @@ from xlanb.explorer.transform_trace import transform_trace
 from xlanb.graph.graph import Graph
 from xlanb.graph.graphdef import parse_graphdef
 from xlanb.graph.op_library import call
-from xlanb.graph.optimize.graph_transforms import REFUSED, TRANSFORMS, parse_transforms
+from xlanb.graph.optimize.graph_transforms.table import REFUSED, TRANSFORMS, parse_transforms
 from xlanb.tf.tools.graph_transforms import TransformGraph
 
 RNG = np.random.default_rng(7)

@@ -13,7 +13,8 @@ from xlanb.errors import GraphError
 from xlanb.graph.graph import Graph
 from xlanb.graph.graphdef import graph_of_proto, graph_to_proto, parse_graphdef
 from xlanb.graph.graphdef.attr_values import new_message
-from xlanb.graph.optimize.graph_transforms import TransformContext, apply_transform, parse_transforms
+from xlanb.graph.optimize.graph_transforms.table import apply_transform, parse_transforms
+from xlanb.graph.optimize.graph_transforms.transform import TransformContext
 from xlanb.graph.optimize.grappler import Rewrite
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.runtime.compiler import finished, start_compilation
