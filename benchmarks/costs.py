@@ -477,8 +477,8 @@ def _medians(texts: Texts, changed: dict[str, Value], threads: int) -> list[floa
     """
     os.environ["XLANB_NUM_THREADS"] = str(threads)
     _narrowed()
-    costs.COMMON = costs.COMMON._replace(**changed)  # type: ignore[arg-type]
-    costs.FAMILIES.update({name: table._replace(**changed) for name, table in costs.FAMILIES.items()})  # type: ignore[arg-type]
+    costs.COMMON = costs.COMMON.replace(**changed)
+    costs.FAMILIES.update({name: table.replace(**changed) for name, table in costs.FAMILIES.items()})
     return [_median(text) for text in texts]
 
 

@@ -188,6 +188,15 @@ def test_compiling_hlo_loads_no_graphs_and_no_passes_that_do_not_run() -> None:
     assert not loaded & {"xlanb.graph.graph", "xlanb.spmd.devices.merging", "xlanb.transforms.expanders.qr_expander"}
 
 
+def test_compiling_hlo_imports_no_slow_modules_of_python() -> None:
+    code = f"import numpy, ml_dtypes, sys\nbefore = set(sys.modules)\nimport xlanb\nxlanb.compile({_HLO!r})\n"
+    code += "print(*(set(sys.modules) - before))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(run.stdout.split())
+    assert "xlanb.cpu.compiler" in loaded
+    assert not loaded & {"asyncio", "hashlib", "inspect", "logging", "numpy.typing", "pkgutil", "tempfile"}
+
+
 def test_a_product_imports_neither_passes_nor_kernels_that_it_has_no_opcodes_for() -> None:
     program = """
 import sys

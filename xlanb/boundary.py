@@ -21,12 +21,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator, suppress
 from functools import partial
 from types import CodeType, FrameType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xlanb.errors import InternalError, OutOfMemoryError, XlanbError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _PASSED = (XlanbError, MemoryError, OSError, Warning)
 _LIBRARIES = (sys.stdlib_module_names - {"bdb"}) | {"google", "llvmlite", "ml_dtypes", "numpy", "pandas", "xlanb"}

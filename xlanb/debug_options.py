@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -179,6 +178,8 @@ def parse_flags(text: str, base: DebugOptions | None = None, *, strict: bool = T
     Raises:
         FlagError: a name is unknown (the message gives the nearest one) or a value is invalid.
     """
+    import shlex
+
     try:
         words = shlex.split(text)
     except ValueError as error:

@@ -10,19 +10,24 @@ without its extension, with * and ?.
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING
 
 from xlanb.debug_options import current
+from xlanb.lazy_logging import logger
 
-ROOT = logging.getLogger("xlanb")
+if TYPE_CHECKING:
+    import logging
+
+ROOT = logger("xlanb")
 MODULES_VARIABLE = "TF_CPP_VMODULE"
 LEVEL_VARIABLES = ("TF_CPP_MIN_VLOG_LEVEL", "TF_CPP_MAX_VLOG_LEVEL")
-_STDERR_FORMAT = logging.Formatter("%(asctime)s.%(msecs)03d: I %(name)s] %(message)s", "%Y-%m-%d %H:%M:%S")
+_INFO, _DEBUG = 20, 10
+"""Levels of `logging`, which is imported when something is logged."""
 
 
 class VLog:
@@ -32,16 +37,20 @@ class VLog:
 
     def __init__(self, room: str, module: str) -> None:
         self.module = module
-        self.logger = logging.getLogger(f"xlanb.{room}")
+        self.logger = logger(f"xlanb.{room}")
 
     def is_on(self, level: int) -> bool:
         """Whether a line of this level goes anywhere: make none that does not."""
-        return self.logger.isEnabledFor(_python_level(level)) or verbosity(self.module) >= level
+        return self._is_enabled(_python_level(level)) or verbosity(self.module) >= level
+
+    def _is_enabled(self, level: int) -> bool:
+        """Whether a logger takes a level; none does if nobody has imported `logging`."""
+        return "logging" in sys.modules and self.logger.isEnabledFor(level)
 
     def vlog(self, level: int, text: str, *args: object) -> None:
         """Log a line; `args` fill `text` as logging has it."""
         python_level = _python_level(level)
-        if self.logger.isEnabledFor(python_level):
+        if self._is_enabled(python_level):
             self.logger.log(python_level, text, *args, stacklevel=2)
         elif verbosity(self.module) >= level:
             record = self.logger.makeRecord(self.logger.name, python_level, self.module, 0, text, args, None)
@@ -49,11 +58,18 @@ class VLog:
                 self.logger.handle(record)
             else:
                 record.name = self.module
-                sys.stderr.write(_STDERR_FORMAT.format(record) + "\n")
+                sys.stderr.write(_formatter().format(record) + "\n")
+
+
+@cache
+def _formatter() -> logging.Formatter:
+    import logging
+
+    return logging.Formatter("%(asctime)s.%(msecs)03d: I %(name)s] %(message)s", "%Y-%m-%d %H:%M:%S")
 
 
 def _python_level(level: int) -> int:
-    return logging.INFO if level <= 1 else logging.DEBUG
+    return _INFO if level <= 1 else _DEBUG
 
 
 def verbosity(module: str) -> int:

@@ -41,6 +41,6 @@ def test_units_and_documentation_of_costs() -> None:
     assert costs.unit("wake_ns") == "ns"
     assert costs.unit("parts_per_thread") == ""
     text = Path(costs.__file__).read_text()
-    for name in costs.Costs._fields:
+    for name in costs.NAMES:
         after = text.split(f"\n    {name}: ", 1)[1].split("\n", 1)[1]
         assert after.startswith('    """'), name

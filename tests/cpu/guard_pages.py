@@ -191,10 +191,10 @@ class Mode:
                 stack.enter_context(mock.patch.object(heap_simulator, "pack", spread(at_end=self.at_end)))
             if self.threads > 1:
                 eager = {
-                    name: c._replace(wake_ns=1, repeated_wake_ns=1, part_ns=50) for name, c in costs.FAMILIES.items()
+                    name: c.replace(wake_ns=1, repeated_wake_ns=1, part_ns=50) for name, c in costs.FAMILIES.items()
                 }
                 stack.enter_context(mock.patch.dict(costs.FAMILIES, eager))
-                common = costs.COMMON._replace(wake_ns=1, repeated_wake_ns=1, part_ns=50)
+                common = costs.COMMON.replace(wake_ns=1, repeated_wake_ns=1, part_ns=50)
                 stack.enter_context(mock.patch.object(costs, "COMMON", common))
             if self.constants:
                 stack.enter_context(_guarded_constants(at_end=self.at_end))

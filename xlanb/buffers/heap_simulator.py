@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xlanb.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 ALIGNMENT = 64
 SMALL_ALIGNMENT = 16

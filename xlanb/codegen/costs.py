@@ -12,10 +12,10 @@ in all families (`COMMON`); those in `BY_FAMILY` may differ.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 
-class Costs(NamedTuple):
+class Costs:
     """The times and sizes of one family."""
 
     # -- threads
@@ -243,6 +243,24 @@ class Costs(NamedTuple):
     shared_line_ns: float = 60_000.0
     """The least time of a line for that."""
 
+    def __init__(self, **changes: float) -> None:
+        """`changes` are the fields that differ from the defaults.
+
+        Raises:
+            TypeError: there is no such field.
+        """
+        for name, value in changes.items():
+            if name not in Costs.__annotations__:
+                raise TypeError(f"Costs has no field {name!r}")
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"costs are not changed: use replace({name}=...)", name=name, obj=self)
+
+    def replace(self, **changes: float) -> Costs:
+        """A copy with some fields changed."""
+        return Costs(**{**vars(self), **changes})
+
 
 COMMON = Costs()
 """The table of an unknown machine; used for decisions that must not depend on the machine."""
@@ -257,7 +275,7 @@ BY_FAMILY = frozenset(
 """Fields that may differ between families."""
 
 FAMILIES: dict[str, Costs] = {
-    "avx512fp16": COMMON._replace(row_cycles=0.8, first_cache_ways=12),  # Intel's cores since 2023
+    "avx512fp16": COMMON.replace(row_cycles=0.8, first_cache_ways=12),  # Intel's cores since 2023
     "avx512": COMMON,
     "avx2": COMMON,
     "other": COMMON,
@@ -280,4 +298,4 @@ def unit(name: str) -> str:
     return end if end in UNITS else ""
 
 
-NAMES = Costs._fields
+NAMES = tuple(Costs.__annotations__)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -37,6 +36,7 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.hlo.verifier import verify_layouts
 from xlanb.lazy_dataclass import dataclass
+from xlanb.lazy_logging import logger
 from xlanb.memory import check_addressable, size_text
 from xlanb.spmd.optimize import optimize
 from xlanb.stage import Deferred, Stage, Stages, exhaust
@@ -47,7 +47,7 @@ from xlanb.transforms.layout.layout_assignment import LayoutAssignment
 from xlanb.transforms.pipeline import HloPassPipeline
 from xlanb.wording import counted
 
-_LOG = logging.getLogger("xlanb.cpu")
+_LOG = logger("xlanb.cpu")
 if TYPE_CHECKING:
     from xlanb.cpu.devices import DevicePlacement
     from xlanb.cpu.executable_cache import ExecutableCache

@@ -13,7 +13,6 @@ custom pipelines or passes.
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 from collections.abc import Iterator
 from functools import cache
@@ -23,13 +22,14 @@ from typing import TYPE_CHECKING
 from xlanb.cpu import pipelines
 from xlanb.cpu.object_cache import ObjectCache
 from xlanb.cpu.saved import content
+from xlanb.lazy_logging import logger
 
 if TYPE_CHECKING:
     from xlanb.codegen.target import Target
     from xlanb.cpu.compiler import CompileOptions
     from xlanb.cpu.executable import Executable
 
-_LOG = logging.getLogger("xlanb.cpu")
+_LOG = logger("xlanb.cpu")
 _KIND, _TEXT = b"executable", b"text"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NoReturn
@@ -14,8 +13,9 @@ from xlanb.codegen.signature import Signature
 from xlanb.evaluator import Feeds, evaluate
 from xlanb.evaluator.control import map_leaves
 from xlanb.hlo.module import HloModule
+from xlanb.lazy_logging import logger
 
-_LOG = logging.getLogger("xlanb.cpu")
+_LOG = logger("xlanb.cpu")
 
 
 @cache

@@ -9,7 +9,6 @@ signal or a cancellation takes effect when it returns (seconds for matrices of s
 from __future__ import annotations
 
 import ctypes
-import logging
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -19,7 +18,9 @@ from typing import Any
 
 import numpy as np
 
-_LOG = logging.getLogger("xlanb.cpu")
+from xlanb.lazy_logging import logger
+
+_LOG = logger("xlanb.cpu")
 PREFIX = "lapack."
 """The prefix of the routines' symbols, as in lapack.dgeev."""
 SERIAL = "lapack.serial."

@@ -9,7 +9,6 @@ there.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import time
@@ -37,6 +36,7 @@ from xlanb.cpu.emitters.matmul import amx_tile
 from xlanb.cpu.object_cache import environment_folder
 from xlanb.cpu.objects import compile_units
 from xlanb.cpu.runtime import pool
+from xlanb.digests import blake2b
 from xlanb.files import replace_file
 from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
@@ -312,7 +312,7 @@ def _path(target: Target, threads: int) -> Path | None:
     if folder is None:
         return None
     about = repr((_VERSION, target.triple, target.cpu, target.features, threads, _SIZES))
-    return folder / f"machine-{hashlib.sha256(about.encode()).hexdigest()[:16]}.json"
+    return folder / f"machine-{blake2b(about.encode(), digest_size=8).hexdigest()}.json"
 
 
 def _read(path: Path | None, threads: int) -> MachineLimits | None:

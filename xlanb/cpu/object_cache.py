@@ -16,8 +16,6 @@ foreign code. The digest is no signature: it does not protect from this user's o
 
 from __future__ import annotations
 
-import hashlib
-import logging
 import os
 import stat
 from contextlib import suppress
@@ -26,11 +24,13 @@ from pathlib import Path
 from xlanb.codegen import llvm
 from xlanb.codegen.target import Target
 from xlanb.debug_options import environment_number
+from xlanb.digests import blake2b
 from xlanb.files import is_own, own_folder, replace_file
+from xlanb.lazy_logging import logger
 
-_LOG = logging.getLogger("xlanb.cpu")
-_MAGIC = b"xlanb-object-2\n"
-_DIGEST = hashlib.sha256().digest_size
+_LOG = logger("xlanb.cpu")
+_MAGIC = b"xlanb-object-3\n"
+_DIGEST = 32
 _DEFAULT_BYTES = 1 << 30
 _ROUTINE_BYTES = 1 << 25
 
@@ -71,7 +71,7 @@ def _read_own(path: Path) -> bytes | None:
 
 def _entry(name: str, data: bytes) -> bytes:
     """The content of the entry with this name."""
-    return _MAGIC + hashlib.sha256(name.encode() + data).digest() + data
+    return _MAGIC + blake2b(name.encode() + data, digest_size=_DIGEST).digest() + data
 
 
 def _kind(*, ready: bool) -> bytes:
@@ -120,8 +120,8 @@ class ObjectCache:
         self.write(_kind(ready=ready), text, data)
 
     def _path(self, kind: bytes, text: str) -> Path:
-        key = hashlib.sha256(b"\0".join((_MAGIC, self._about, kind, text.encode(errors="surrogatepass"))))
-        return self.folder / f"{key.hexdigest()}.o"
+        content = b"\0".join((_MAGIC, self._about, kind, text.encode(errors="surrogatepass")))
+        return self.folder / f"{blake2b(content, digest_size=_DIGEST).hexdigest()}.o"
 
     def read(self, kind: bytes, text: str) -> bytes | None:
         """The entry of a kind for a text; None if there is none or the file is not as written."""

@@ -5,7 +5,6 @@ The cache holds routines that programs share, or all code if the user asks for i
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Sequence
 
@@ -17,10 +16,11 @@ from xlanb.codegen.translation import Passes, translate
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.object_cache import ObjectCache
 from xlanb.errors import XlanbError
+from xlanb.lazy_logging import logger
 from xlanb.patterns import pattern
 from xlanb.threads import Helper
 
-_LOG = logging.getLogger("xlanb.cpu")
+_LOG = logger("xlanb.cpu")
 
 LEVEL = 1
 """The level of LLVM passes and code; 2 and 3 gave no more speed and compiled twice as long."""

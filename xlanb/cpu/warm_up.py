@@ -6,7 +6,6 @@ in: some 30 ms, during which no thread needs Python's lock.
 
 from __future__ import annotations
 
-import logging
 import os
 
 from xlanb.codegen import jit, llvm
@@ -14,9 +13,10 @@ from xlanb.codegen.cpus import thread_count
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.objects import compile_unit
 from xlanb.errors import XlanbError
+from xlanb.lazy_logging import logger
 from xlanb.threads import HAS_THREADS, Helper
 
-_LOG = logging.getLogger("xlanb.cpu")
+_LOG = logger("xlanb.cpu")
 _LOOP = """define void @f(ptr noalias %a, ptr noalias %b, i64 %n) {
 entry:
   br label %loop

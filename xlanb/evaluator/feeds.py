@@ -5,7 +5,6 @@ These are in addition to its arguments and results.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -17,10 +16,11 @@ from xlanb.boundary import let_pass
 from xlanb.errors import CancelledError, FeedError
 from xlanb.evaluator.values import TOKEN, Array, Value, describe, mismatch
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.lazy_logging import logger
 from xlanb.shape import Shape, TupleShape
 from xlanb.threads import Monitor
 
-_LOG = logging.getLogger("xlanb.feeds")
+_LOG = logger("xlanb.feeds")
 _SAY_AFTER = 1.0
 """Seconds of waiting before a message is logged."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 
 from xlanb.boundary import boundary
@@ -22,12 +21,13 @@ from xlanb.gpu.program import LaunchProgram, emit_program
 from xlanb.gpu.target import GpuTarget
 from xlanb.hlo.module import HloModule
 from xlanb.lazy_dataclass import dataclass
+from xlanb.lazy_logging import logger
 from xlanb.stage import Stage, Stages, exhaust
 from xlanb.transforms.base import PassResult
 from xlanb.transforms.layout.layout_agreement import agree
 from xlanb.transforms.pipeline import HloPassPipeline
 
-_LOG = logging.getLogger("xlanb.gpu")
+_LOG = logger("xlanb.gpu")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from xlanb.patterns import pattern
 
@@ -20,7 +19,7 @@ _MESH_AXIS = pattern(r"'((?:[^'\\]|\\.)*)'=(\d+)")
 _DEVICE_IDS = pattern(r"device_ids=\((.*)\)")
 _GROUP_AXIS = pattern(r"'((?:[^'\\]|\\.)*)'(?::\((\d+)\)(\d+))?")
 
-Devices = npt.NDArray[np.int64]
+Devices = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @lru_cache(maxsize=1024)

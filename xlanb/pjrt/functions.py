@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import ctypes
-import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -19,11 +18,12 @@ from xlanb.errors import (
     UnimplementedError,
     XlanbError,
 )
+from xlanb.lazy_logging import logger
 from xlanb.pjrt import c_api
 from xlanb.pjrt.native import DONE, UNUSUAL, make_error
 from xlanb.pjrt.native_text import UNUSUAL_FUNCTIONS
 
-_LOG = logging.getLogger("xlanb.pjrt")
+_LOG = logger("xlanb.pjrt")
 
 Implementation = Callable[[Any], None]
 FUNCTIONS: dict[str, Implementation] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from pkgutil import walk_packages
 
 from xlanb.transforms.base import higher_passes
 
@@ -23,5 +22,7 @@ def _load(name: str) -> None:
     for module in _OF_SPMD.values() if not name else ():
         import_module(module)
     package = import_module(_GPU)
+    from pkgutil import walk_packages
+
     for found in walk_packages(package.__path__, f"{_GPU}."):
         import_module(found.name)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-
 from xlanb.clustering.xla_kernels import GPU_JIT, kernel_types, missing_kernel
 from xlanb.debug_options import current
 from xlanb.graph.device import parse_device
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation
+from xlanb.lazy_logging import logger
 
-_LOG = logging.getLogger("xlanb.runtime.placement")
+_LOG = logger("xlanb.runtime.placement")
 _HERE = frozenset({"CPU", "XLA_CPU"})
 _EMULATED = frozenset({"GPU", "XLA_GPU"})
 _GPU = "/device:GPU:0"

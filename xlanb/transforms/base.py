@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
-from pkgutil import walk_packages
 from typing import Any, ClassVar, Final, final
 
 from xlanb.boundary import internal_error, is_foreign, let_pass
@@ -257,6 +256,8 @@ class PassRegistry(Mapping[str, type[HloPass]]):
 
     def _load(self) -> dict[str, type[HloPass]]:
         if not self._loaded:
+            from pkgutil import walk_packages
+
             package = import_module(self._package)
             for found in walk_packages(package.__path__, f"{self._package}."):
                 import_module(found.name)

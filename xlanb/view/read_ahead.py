@@ -6,16 +6,16 @@ as long as the rest of a page.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 
 from xlanb.explorer.stage import CODE_KINDS, Deferred
 from xlanb.explorer.trace import Trace
+from xlanb.lazy_logging import logger
 from xlanb.threads import HAS_THREADS, Helper, Latch
 
-_LOG = logging.getLogger("xlanb.view")
+_LOG = logger("xlanb.view")
 
 
 @contextmanager

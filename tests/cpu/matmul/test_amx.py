@@ -46,7 +46,7 @@ def tiles(monkeypatch):
     if not jit.host().enabled >= AMX:
         pytest.skip("no AMX")
     monkeypatch.setattr(compiler, "_target", lambda _: replace(jit.host(), threads=2))
-    monkeypatch.setattr(costs, "COMMON", costs.COMMON._replace(tiled_products=1))
+    monkeypatch.setattr(costs, "COMMON", costs.COMMON.replace(tiled_products=1))
     plans.plan.cache_clear()
     yield
     plans.plan.cache_clear()
@@ -56,7 +56,7 @@ def tiles(monkeypatch):
 @pytest.mark.parametrize("transposed", ORDERS)
 @pytest.mark.parametrize("lanes", [16, 512])
 def test_products(tiles, monkeypatch, types, transposed, lanes):
-    monkeypatch.setattr(costs, "COMMON", costs.COMMON._replace(stretch_lanes=lanes))
+    monkeypatch.setattr(costs, "COMMON", costs.COMMON.replace(stretch_lanes=lanes))
     rng = np.random.default_rng(7)
     for m, k, n in SIZES:
         text, shapes = dot_text(m, k, n, transposed=transposed, types=types)
@@ -105,7 +105,7 @@ def test_infinity_and_not_a_number_stay_where_they_are(tiles):
 
 
 def test_sums_over_slices_are_rounded_once(tiles, monkeypatch):
-    monkeypatch.setattr(costs, "COMMON", costs.COMMON._replace(stretch_lanes=16))
+    monkeypatch.setattr(costs, "COMMON", costs.COMMON.replace(stretch_lanes=16))
     text, (a, b) = dot_text(9, 257, 33, types=("bf16",) * 3)
     ones = [np.ones(s, ml_dtypes.bfloat16) for s in (a, b)]
     ones[0][:, 0] = 3  # 259 has no bf16

@@ -35,7 +35,7 @@ TYPES = [
 def blocked(monkeypatch):
     """Pack every possible product in blocks, in slices of a few lanes."""
     monkeypatch.setattr(plans, "_wants_blocks", lambda _: True)
-    monkeypatch.setattr(costs, "COMMON", costs.COMMON._replace(stretch_lanes=16))
+    monkeypatch.setattr(costs, "COMMON", costs.COMMON.replace(stretch_lanes=16))
     plans.plan.cache_clear()
     yield
     plans.plan.cache_clear()
@@ -56,7 +56,7 @@ def test_types_and_orders(check, blocked, width, types, transposed):
 @pytest.mark.parametrize("transposed", [(False, False), (True, True)])
 def test_tiles_of_few_rows(check, monkeypatch, blocked, width, types, transposed):
     for name, table in list(costs.FAMILIES.items()):
-        monkeypatch.setitem(costs.FAMILIES, name, table._replace(row_cycles=0.8))
+        monkeypatch.setitem(costs.FAMILIES, name, table.replace(row_cycles=0.8))
     for m, k, n in [*SIZES, (61, 70, 129)]:
         text, shapes = dot_text(m, k, n, transposed=transposed, types=types)
         assert (".6x4x" in check(text, shapes, types[:2]).llvm_ir) == (width == 512 and types[0] != "bf16")

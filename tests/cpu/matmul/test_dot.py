@@ -196,7 +196,7 @@ def test_vectors_are_as_wide_as_the_machine_has_them(build, width):
     ],
 )
 def test_tiles_by_the_cost_of_rows(monkeypatch, row_cycles, depth, columns, tile):
-    monkeypatch.setitem(costs.FAMILIES, "avx512", costs.COMMON._replace(row_cycles=row_cycles))
+    monkeypatch.setitem(costs.FAMILIES, "avx512", costs.COMMON.replace(row_cycles=row_cycles))
     blocking.cache_clear()
     target = Target("x86_64-unknown-linux-gnu", "", "+avx512f,+avx512vl,+avx512bw,+avx512dq", "")
     axis = ContractionAxis

@@ -95,7 +95,7 @@ def costs_in(f: Function) -> Costs:
 
 @lru_cache
 def _near(costs: Costs) -> Costs:
-    return costs._replace(byte_ns=costs.near_byte_ns)
+    return costs.replace(byte_ns=costs.near_byte_ns)
 
 
 def _use(p: VectorPlan, shape: ArrayShape, bytes_: float) -> None:

@@ -5,7 +5,6 @@ cache.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from xlanb.dump.reader import ModuleFiles, list_dump
 from xlanb.errors import MissingPeerError, XlanbError
 from xlanb.files import TemporaryFolder
 from xlanb.frontends.jax_lowering import JaxProgram
+from xlanb.lazy_logging import logger
 from xlanb.peers import cuda_tools
 from xlanb.peers.targets import serve
 from xlanb.peers.targets.cache import PART, cache_folder, compress, found, keep, key_of
@@ -29,7 +29,7 @@ from xlanb.peers.targets.installed import NEEDS, check_installed, versions
 from xlanb.peers.targets.names import TargetName
 from xlanb.wording import counted
 
-_LOG = logging.getLogger("xlanb.peers")
+_LOG = logger("xlanb.peers")
 TIMEOUT_S = 600.0
 _POLL_S = 0.05
 _LAST_LINES = 12

@@ -12,11 +12,11 @@ otherwise                            replicate, then slice: involuntary full rem
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from xlanb.errors import UnimplementedError
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.lazy_logging import logger
 from xlanb.spmd.hlo_sharding import HloSharding
 from xlanb.spmd.partitioner.all_to_all import (
     get_reshard_all_to_all_source_target_dims,
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 _O = HloOpcode
-_LOG = logging.getLogger(__name__)
+_LOG = logger(__name__)
 reshard_as_windowed_input_hook.implement(reshard_as_windowed_input)
 
 
