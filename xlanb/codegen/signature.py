@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xlanb.boundary import array_of
 from xlanb.buffers.live_ranges import sizes_bytes
@@ -18,7 +17,7 @@ from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, Shape, TupleShape
 from xlanb.wording import counted
 
-Array = NDArray[Any]
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
