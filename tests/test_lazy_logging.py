@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from xlanb import lazy_logging
 from xlanb.lazy_logging import logger
 
 
@@ -22,6 +23,14 @@ def test_a_logger_does_what_that_of_logging_does(caplog: pytest.LogCaptureFixtur
     assert repr(made) == "logger('xlanb.test')"
     with pytest.raises(AttributeError, match="infos"):
         made.infos("x")
+
+
+def test_a_logger_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = logger("xlanb.test")
+    assert not made.isEnabledFor(logging.DEBUG)
+    monkeypatch.setattr(lazy_logging, "import_module", None)
+    assert not made.isEnabledFor(logging.DEBUG)
+    assert made.isEnabledFor(logging.ERROR)
 
 
 def test_it_does_not_import_logging() -> None:

@@ -18,13 +18,21 @@ def logger(name: str) -> Logger:
 
 
 class _Logger:
-    """A logger's members, looked up when they are used."""
+    """A logger; once one of its methods has been used, it has that method as a member.
+
+    So `getLogger`, which takes a lock of all loggers, is not called again.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module("logging").getLogger(self._name), name)
+        if name.startswith("__"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        value = getattr(import_module("logging").getLogger(self._name), name)
+        if callable(value):
+            setattr(self, name, value)
+        return value
 
     def __repr__(self) -> str:
         return f"logger({self._name!r})"
