@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -452,3 +453,31 @@ def test_imported_objects_are_old_and_frozen_ones_stay_frozen() -> None:
         assert not is_old(other)
     finally:
         gc.unfreeze()
+
+
+def test_what_many_allocations_leave_is_old_and_collected_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def generation_of(found: object) -> int:
+        return next(g for g in range(3) if any(o is found for o in gc.get_objects(generation=g)))
+
+    monkeypatch.setattr(gc_thresholds, "_MANY", 1000)
+    monkeypatch.setattr(gc_thresholds, "_unvisited", 0)
+    with raised_gc_thresholds():
+        few: list[object] = [[]]
+    assert generation_of(few) < 2
+    with raised_gc_thresholds():
+        many: list[object] = [[] for _ in range(2000)]
+    assert generation_of(many) == 2
+    gone = weakref.ref(cycle := _Cycle())
+    del cycle
+    monkeypatch.setattr(gc_thresholds, "_UNVISITED", 1)
+    monkeypatch.setattr(gc_thresholds, "_unvisited", len(gc.get_objects()))
+    assert gone() is not None
+    with raised_gc_thresholds():
+        many += [[] for _ in range(2000)]
+    assert gone() is None
+    assert gc_thresholds._unvisited == 0
+
+
+class _Cycle:
+    def __init__(self) -> None:
+        self.itself = self
