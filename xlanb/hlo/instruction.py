@@ -270,10 +270,13 @@ class HloInstruction(Displayable):
         return f"<{self}>"
 
 
-def seen(instructions: Iterable[HloInstruction]) -> tuple[tuple[InstructionRecord, ...], tuple[int, ...]]:
-    """The snapshots of instructions, and their numbers of users."""
-    given = tuple(instructions)
-    return tuple([i._record or i.record() for i in given]), tuple([len(i._users) for i in given])
+def seen(instructions: Iterable[HloInstruction]) -> list[Any]:
+    """The snapshot of each instruction, followed by its number of users."""
+    found: list[Any] = []
+    for i in instructions:
+        found.append(i._record or i.record())
+        found.append(len(i._users))
+    return found
 
 
 def _effects(computation: HloComputation) -> tuple[bool, tuple[HloComputation, ...]]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import field
 from functools import cached_property
 from importlib import import_module
@@ -51,6 +52,8 @@ from xlanb.transforms.worklist import Worklist
 _INDEXED = 3
 """The number of operands used in the index of rules: more would give a key per instruction."""
 
+
+_UNOBSERVED = nullcontext()
 
 Guard: TypeAlias = Condition[Mapping[str, Any]]
 """A condition of a rule over its captures, `root` and `options`.
@@ -200,11 +203,9 @@ class Rule:
         made = self._causes[pass_name] = Cause(pass_name, self.label, self.where)
         return made
 
-    def _because(self, root: HloInstruction, scope: dict[str, Any]) -> because:
-        """This rule as a cause; for observers with its pattern and its captures."""
-        if not is_observed():
-            return because(rule=self.label, where=self.where)
-        parts = tuple([(name, scope[name].name) for name in self._pattern_names])
+    def _cause_of(self, root: HloInstruction, scope: dict[str, Any]) -> because:
+        """This rule as a cause, with its pattern and its captures."""
+        parts = [(name, scope[name].name) for name in self._pattern_names]
         return because(
             "", self.label, self.where, self.pattern_text, (("root", root.name), *parts), keeps=self.keeps.text
         )
@@ -218,7 +219,7 @@ class Rule:
         for name in self._captured:
             if involves_dynamic(scope[name]):
                 return None
-        with self._because(root, scope):
+        with self._cause_of(root, scope) if is_observed() else _UNOBSERVED:
             version = root.parent.module.version
             new = self.formula(*[scope[w] for w in self.wants])
             if new is None or (new is root and root.parent.module.version == version):
@@ -321,16 +322,16 @@ def _tell(root: HloInstruction, options: Any, failures: Sequence[GuardFailure]) 
 class _FailedRules(DeferredDecisions):
     """The decisions against rules over one root; the values of their guards are captured once."""
 
-    __slots__ = ("_failed", "_options", "_pass_name", "_records", "_users")
+    __slots__ = ("_failed", "_options", "_pass_name", "_seen")
 
     def __init__(self, failed: Sequence[GuardFailure], pass_name: str, root: HloInstruction, options: object) -> None:
         self._failed, self._pass_name, self._options = failed, pass_name, options
-        self._records, self._users = seen((*root.operands, root))
+        self._seen = seen((*root.operands, root))
 
     def decisions(self) -> tuple[Decision, ...]:
         found = []
-        saw: list[Any] = [x for pair in zip(self._records, self._users, strict=True) for x in pair]
-        saw[-2:-2] = captured([self._options])
+        *of_operands, record, users = self._seen
+        saw = [*of_operands, *captured([self._options]), record, users]
         for failure in self._failed:
             rule = failure.rule
             names = rule.wanted_until[failure.at]
@@ -340,8 +341,7 @@ class _FailedRules(DeferredDecisions):
                 names,
                 rule.flat.saw(names, saw) if rule.flat is not None else (),
             )
-            root = (self._records[-1].name,)
-            found.append(Decision(rule.cause(Cause(self._pass_name)), rule.label, root, False, told))
+            found.append(Decision(rule.cause(Cause(self._pass_name)), rule.label, (record.name,), False, told))
         return tuple(found)
 
 
