@@ -7,7 +7,9 @@ compilation needs a third.
 from __future__ import annotations
 
 import re
-from typing import Any, AnyStr, cast
+from typing import AnyStr, cast
+
+from xlanb.late_object import LateObject
 
 _METHODS = ("finditer", "findall", "fullmatch", "match", "search", "split", "sub", "subn")
 
@@ -18,22 +20,4 @@ def pattern(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     Raises:
         re.error: The expression is invalid; raised at the first use.
     """
-    return cast("re.Pattern[AnyStr]", _Pattern(text, flags))
-
-
-class _Pattern:
-    """An expression; once it is compiled, it has the methods as members."""
-
-    def __init__(self, text: Any, flags: int) -> None:
-        self._text, self._flags = text, flags
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-        compiled = re.compile(self._text, self._flags)
-        for method in _METHODS:
-            setattr(self, method, getattr(compiled, method))
-        return getattr(compiled, name)
-
-    def __repr__(self) -> str:
-        return f"pattern({self._text!r})"
+    return cast("re.Pattern[AnyStr]", LateObject(lambda: re.compile(text, flags), _METHODS, f"pattern({text!r})"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -268,15 +268,6 @@ class HloInstruction(Displayable):
 
     def __repr__(self) -> str:
         return f"<{self}>"
-
-
-def seen(instructions: Iterable[HloInstruction]) -> list[Any]:
-    """The snapshot of each instruction, followed by its number of users."""
-    found: list[Any] = []
-    for i in instructions:
-        found.append(i._record or i.record())
-        found.append(len(i._users))
-    return found
 
 
 def _effects(computation: HloComputation) -> tuple[bool, tuple[HloComputation, ...]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import is_
 from typing import Any, Final
 
 from xlanb.display import Displayable
@@ -83,7 +82,6 @@ class HloModule(Displayable):
         self._record: ModuleRecord | None = None
         self._recorded_state: tuple[object, ...] = ()
         self._ordered: tuple[int, tuple[HloComputation, ...]] = (-1, ())
-        self._layout_text: tuple[tuple[Shape, ...], str] = ((), "")
         self._opcodes: tuple[int, frozenset[HloOpcode]] = (-1, frozenset())
 
     # -- reading -----------------------------------------------------------------------------------
@@ -350,7 +348,8 @@ class HloModule(Displayable):
         )
         if last is not None and self._recorded_state == state:
             return last
-        computations = self._computation_records(last.by_name if last else {})
+        old: Mapping[str, ComputationRecord] = last.by_name if last else {}
+        computations = tuple([c.record(old.get(c.name)) for c in _callees_first(self.post_order())])
         header = tuple(_header(self).items())
         entry = self.entry_computation.name
         shardings = (self.spmd_parameters_shardings, self.spmd_output_sharding)
@@ -376,14 +375,6 @@ class HloModule(Displayable):
             )
         self._record, self._recorded_state = new, state
         return new
-
-    def _computation_records(self, old: Mapping[str, ComputationRecord]) -> tuple[ComputationRecord, ...]:
-        """The snapshots of all computations; those in `old` that are still true."""
-        found = []
-        for c in _callees_first(self.post_order()):
-            before = old.get(c.name)
-            found.append(before if before is not None and c._record is before else c.record(before))
-        return tuple(found)
 
     def to_string(self, form: str = "canonical") -> str:
         """The text in one of XLA's forms.
@@ -492,23 +483,13 @@ def _header(module: HloModule) -> dict[str, str]:
     if module.entry_layout is not None:
         parameters, result = module.entry_layout
     else:
-        parameters, result = tuple([p.shape for p in entry.parameters]), entry.root.shape
-    fields["entry_computation_layout"] = _layout_text(module, tuple(parameters), result)
+        parameters, result = tuple(p.shape for p in entry.parameters), entry.root.shape
+    listed = ", ".join(
+        f"/*index={i}*/{p}" if i and i % OPERAND_INDEX_INTERVAL == 0 else str(p) for i, p in enumerate(parameters)
+    )
+    fields["entry_computation_layout"] = f"{{({listed})->{result}}}"
     known = {name: fields[name] for name in HEADER_ORDER if name in fields}
     return known | {name: text for name, text in fields.items() if name not in known}
-
-
-def _layout_text(module: HloModule, parameters: tuple[Shape, ...], result: Shape) -> str:
-    """The layout of the entry computation, as XLA prints it; kept while the shapes are the same."""
-    shapes = (*parameters, result)
-    kept, text = module._layout_text
-    if len(kept) != len(shapes) or not all(map(is_, kept, shapes)):
-        listed = ", ".join(
-            f"/*index={i}*/{p}" if i and i % OPERAND_INDEX_INTERVAL == 0 else str(p) for i, p in enumerate(parameters)
-        )
-        text = f"{{({listed})->{result}}}"
-        module._layout_text = shapes, text
-    return text
 
 
 def _clone(

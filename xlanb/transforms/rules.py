@@ -28,7 +28,7 @@ from typing import Any, TypeAlias, final
 from xlanb.analysis.dynamic import involves_dynamic
 from xlanb.conditions import Condition, asked_names, holding_beyond
 from xlanb.hlo.computation import HloComputation
-from xlanb.hlo.instruction import HloInstruction, seen
+from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.lazy_dataclass import dataclass
 from xlanb.tracing import (
@@ -219,19 +219,20 @@ class Rule:
         for name in self._captured:
             if involves_dynamic(scope[name]):
                 return None
-        with self._cause_of(root, scope) if is_observed() else _UNOBSERVED:
+        observed = is_observed()
+        with self._cause_of(root, scope) if observed else _UNOBSERVED:
             version = root.parent.module.version
             new = self.formula(*[scope[w] for w in self.wants])
             if new is None or (new is root and root.parent.module.version == version):
                 return None
             if new is root:
-                if is_observed():
+                if observed:
                     self.explain(scope, None)
                 return new
             if not fits(root, new, scope["options"]):
                 root.parent.remove_dead(new)
                 return None
-            if is_observed():
+            if observed:
                 self.explain(scope, None)
             root.parent.replace(root, new)
         return new
@@ -322,16 +323,14 @@ def _tell(root: HloInstruction, options: Any, failures: Sequence[GuardFailure]) 
 class _FailedRules(DeferredDecisions):
     """The decisions against rules over one root; the values of their guards are captured once."""
 
-    __slots__ = ("_failed", "_options", "_pass_name", "_seen")
+    __slots__ = ("_failed", "_pass_name", "_root_name", "_seen")
 
     def __init__(self, failed: Sequence[GuardFailure], pass_name: str, root: HloInstruction, options: object) -> None:
-        self._failed, self._pass_name, self._options = failed, pass_name, options
-        self._seen = seen((*root.operands, root))
+        self._failed, self._pass_name, self._root_name = failed, pass_name, root.name
+        self._seen = captured((*root.operands, options, root))
 
     def decisions(self) -> tuple[Decision, ...]:
         found = []
-        *of_operands, record, users = self._seen
-        saw = [*of_operands, *captured([self._options]), record, users]
         for failure in self._failed:
             rule = failure.rule
             names = rule.wanted_until[failure.at]
@@ -339,9 +338,9 @@ class _FailedRules(DeferredDecisions):
                 rule.guards,
                 rule.outcomes[failure.at],
                 names,
-                rule.flat.saw(names, saw) if rule.flat is not None else (),
+                rule.flat.saw(names, self._seen) if rule.flat is not None else (),
             )
-            found.append(Decision(rule.cause(Cause(self._pass_name)), rule.label, (record.name,), False, told))
+            found.append(Decision(rule.cause(Cause(self._pass_name)), rule.label, (self._root_name,), False, told))
         return tuple(found)
 
 
