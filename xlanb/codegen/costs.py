@@ -183,10 +183,12 @@ class Costs:
     """The least number of rows, and of columns, of a product that may be packed in blocks."""
     blocked_results: int = 1 << 16
     """The least number of elements of its result."""
-    streamed_rows: int = 8
-    """The least number of rows of a product that is packed in blocks because b is large."""
-    streamed_bytes: int = 1 << 25
-    """The least size of such a b, whose lines are on different pages: blocks read it in order."""
+    blocked_bytes: int = 1 << 24
+    """The size of b from which on it is: panels over all of depth would not read it in order."""
+    strip_rows: int = 64
+    """The most rows of a product whose large b is read in strips of long lines."""
+    strip_bytes: int = 1 << 22
+    """The least size of such a b."""
     across_columns: int = 64
     """Columns from which on the product of a transposed matrix and another is packed in blocks."""
     across_products: int = 3 << 24

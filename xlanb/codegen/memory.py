@@ -57,9 +57,12 @@ def move(f: Function, target: Value, source: Value, size: Ix) -> None:
     f.call(VOID, "llvm.memmove.p0.p0.i64", target, source, f.value(size), f.const(I1, False))
 
 
-def prefetch(f: Function, address: Value, *, for_write: bool = False) -> None:
-    """Prefetch the cache line of an address; harmless for invalid addresses."""
-    f.call(VOID, "llvm.prefetch.p0", address, *(f.const(I32, k) for k in (int(for_write), 3, 1)))
+def prefetch(f: Function, address: Value, *, for_write: bool = False, locality: int = 3) -> None:
+    """Prefetch the cache line of an address; harmless for invalid addresses.
+
+    `locality` is LLVM's: 3 for the L1 cache, 2 for the L2 cache.
+    """
+    f.call(VOID, "llvm.prefetch.p0", address, *(f.const(I32, k) for k in (int(for_write), locality, 1)))
 
 
 def stack_bytes(f: Function, size: Value) -> Value:

@@ -13,6 +13,7 @@ import pytest
 SCRIPT = """
 import ctypes, mmap
 import numpy as np
+from xlanb.codegen import costs
 from xlanb.cpu import CompileOptions, compile_module
 from xlanb.cpu.emitters.matmul import plan as plans
 from xlanb.hlo import parse
@@ -51,6 +52,15 @@ for t, w in (("f32", 4), ("bf16", 2), ("s8", 1), ("c64", 8)):
             run(f"ENTRY e {{ x = {t}[2,7,7,{c}] parameter(0) y = {t}[3,3,{c},{o}] parameter(1) "
                 f"ROOT r = {t}[2,{s},{s},{o}] convolution(x, y), window={{{window}}}, dim_labels={labels} }}",
                 [2 * 49 * c * w, 9 * c * o * w], 2 * s * s * o * w)
+costs.COMMON = costs.COMMON.replace(strip_bytes=0)
+plans._LONG = 0
+plans.plan.cache_clear()
+for t, w in (("f32", 4), ("f64", 8)):
+    for m, k, n in [(1, 1, 128), (1, 70, 301), (3, 33, 150), (17, 65, 97), (64, 40, 99)]:
+        run(f"ENTRY e {{ x = {t}[{m},{k}] parameter(0) y = {t}[{k},{n}] parameter(1) "
+            f"ROOT r = {t}[{m},{n}] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}",
+            [m * k * w, k * n * w], m * n * w)
+plans._wants_strips = lambda _: False
 plans._wants_blocks = lambda _: True
 plans.plan.cache_clear()
 for t, s, w, z in (("f32", "f32", 4, 4), ("f64", "f64", 8, 8), ("bf16", "bf16", 2, 2), ("f16", "f32", 2, 4), ("s8", "s32", 1, 4)):

@@ -5,6 +5,7 @@ lanes         vectors of elements: loads, stores, conversions
 tile          the micro-kernel, a function of its own: a block of the result in registers over the
               whole contraction, with vectors along columns or along depth
 panel         columns of b, copied to the stack before the first tile, reused by the rows below
+strips        few rows by a large b: strips of its columns, read in slices of a few lines
 packing       operands packed into panels of lines
 blocks        large products: which are packed, in slices of depth
 slices        the slices, and how they are packed and divided into blocks

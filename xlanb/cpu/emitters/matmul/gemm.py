@@ -21,6 +21,7 @@ from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid, even, position
 from xlanb.cpu.emitters.matmul.lanes import has_masks, lanes_of
 from xlanb.cpu.emitters.matmul.panel import panel_routine, panel_table
 from xlanb.cpu.emitters.matmul.plan import MatmulPlan, most_columns
+from xlanb.cpu.emitters.matmul.strips import emit_strips, strips_of
 from xlanb.cpu.emitters.matmul.tile import MatmulTile, has_pairs, panel_axes, panel_bytes, tile_routine, tile_table
 from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
@@ -47,7 +48,12 @@ def emit_contraction(f: Function, p: MatmulPlan, places: Places, scratch: Value 
         a = _copied(f, "a", p.a, a, scratch)
     if p.b is not None and scratch is not None:
         b = _copied(f, "b", p.b, b, Pointer(scratch, I8).address(p.a_bytes))
-    if p.folds:
+    strips = strips_of(p.x, f.target) if p.strips else None
+    if strips is not None:
+        why = f"b is read once, {strips.lines} lines at a time"
+        f.decided("tile", f"{strips.tile}, in strips of {strips.columns} columns", why)
+        emit_strips(f, p.x, strips, (a, b, c), _strip_nanoseconds(p.x, f.target.costs))
+    elif p.folds:
         f.decided("products", "vector sums along the contraction", "both operands are contiguous along it")
         _folds(f, x, (a, b, c))
     else:
@@ -221,6 +227,11 @@ def _folds(f: Function, x: Contraction, places: Places) -> None:
     reading = _reading(x, f.target.costs) / max(positions(spans), 1)
     nanoseconds = max(cycles * f.target.costs.cycle_ns, reading)
     emit_grid(f, spans, Work(tile_routine(f.module, tile), table, places, nanoseconds))
+
+
+def _strip_nanoseconds(x: Contraction, c: costs.Costs) -> float:
+    """The nanoseconds of a product in strips."""
+    return max(x.products / costs.COMMON.independent_sums * c.cycle_ns / 2, _reading(x, c))
 
 
 def _reading(x: Contraction, c: costs.Costs) -> float:

@@ -34,6 +34,8 @@ _PAGED = 64
 """The least number of lines at which cache set conflicts matter."""
 _PAGE = 2048
 """Lines at a multiple of this many bytes map to few cache sets."""
+_LONG = 3072
+"""Lines of this many bytes are long enough to be read in strips."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ class MatmulPlan:
     """Whether vectors run along depth in both operands and are summed at the end."""
     panels: bool = False
     """Whether columns of b are copied to panels during the computation."""
+    strips: bool = False
+    """Whether threads take strips of columns, which they read in slices of a few lines."""
     blocks: Blocks | None = None
     """The blocks of a large product, used on machines with tiles for its types."""
 
@@ -77,6 +81,8 @@ def plan(x: Contraction) -> MatmulPlan | None:
         return None
     if _is_along(x) and (not x.columns or (x.columns[-1].b != 1 and x.row_count <= costs.COMMON.rowdot_rows)):
         return _in_parts(MatmulPlan(x, folds=True, blocks=_tiled(x) if x.type.is_integral else None))
+    if _wants_strips(x):
+        return MatmulPlan(x, strips=True)
     made = MatmulPlan(x, blocks=(blocks_of(x) if _wants_blocks(x) else None) or _tiled(x))
     if x.columns and not x.columns[-1].a and _wants_b(x):
         made = replace(made, panels=True) if _fits_panels(x) else _with_b(made)
@@ -90,7 +96,7 @@ def packed(p: MatmulPlan) -> tuple[MatmulPlan, Copy, int] | None:
 
     None if packing gains nothing or b is converted. The plan has no blocks: they read b as it was.
     """
-    x, p = p.x, replace(p, blocks=None)
+    x, p = p.x, replace(p, blocks=None, strips=False)
     if p.folds or x.is_complex or not x.columns or x.columns[-1].a:
         return None
     if p.b is None:
@@ -164,30 +170,34 @@ def _wants_blocks(x: Contraction) -> bool:
     """Whether a product should be packed in blocks.
 
     It should for bytes (only its tiles multiply groups); if a panel over all of depth would be too
-    large; if a would be copied as a whole; if b is large and few rows would read it line by line;
-    if tiles would read both operands line by line; or if the product is huge.
+    large; if a would be copied as a whole; if tiles would read both operands line by line; or if b
+    or the product is huge.
     """
     common = costs.COMMON
     least = min(x.row_count, x.column_count)
     if x.type.is_integral:
         return least >= common.blocked_rows and x.products >= common.blocked_byte_products
-    if _is_streamed(x) or _is_across(x):
+    if _is_across(x):
         return True
     if least < common.blocked_rows or x.row_count * x.column_count < common.blocked_results:
         return False
     if _shares_sets(x) and least >= common.paged_rows and x.products >= common.paged_products:
         return True
     is_odd = has_pairs(x) and x.depth[-1].size % 2 == 1  # other tiles then cannot read pairs from panels
-    return x.products >= common.huge_products or is_odd or not _fits_panels(x) or _wants_a(x)
+    is_large = x.depth_count * x.column_count * x.type.byte_size >= common.blocked_bytes
+    return x.products >= common.huge_products or is_large or is_odd or not _fits_panels(x) or _wants_a(x)
 
 
-def _is_streamed(x: Contraction) -> bool:
-    """Whether few rows are multiplied by a large b whose lines are on different pages."""
-    common, size = costs.COMMON, x.b_type.byte_size
-    if not x.columns or not common.streamed_rows <= x.row_count < common.blocked_rows:
+def _wants_strips(x: Contraction) -> bool:
+    """Whether few rows are multiplied by a large b of long lines."""
+    common, size = costs.COMMON, x.type.byte_size
+    if len(x.rows) > 1 or not len(x.columns) == len(x.depth) == 1 or x.is_complex:
         return False
-    is_large = x.depth_count * x.column_count * size >= common.streamed_bytes
-    return is_large and x.columns[-1].b == 1 and x.columns[-1].size * size >= 2 * _PAGE
+    column, depth = x.columns[0], x.depth[0]
+    if not x.a_type is x.b_type is x.type or not x.type.is_floating or column.a or (column.b, column.c) != (1, 1):
+        return False
+    is_large = depth.size * column.size * size >= common.strip_bytes
+    return is_large and x.row_count <= common.strip_rows and depth.b * size >= _LONG
 
 
 def _is_across(x: Contraction) -> bool:

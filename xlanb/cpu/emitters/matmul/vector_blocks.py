@@ -46,6 +46,10 @@ _VECTORS = 2
 """Vectors of a tile's columns, unless loading its rows takes long."""
 _FLAT = (6, 4)
 """Rows and vectors of a tile with fewer rows."""
+_WIDE = (8, 3)
+"""Those of one between: it loads the fewest elements per product that 32 registers allow."""
+_HARDLY = 1.05
+"""Relative rows that a tile may compute in vain."""
 _UNROLL = 4
 _AHEAD = 8
 """Lines that are prefetched ahead of the one being copied."""
@@ -301,7 +305,11 @@ def _tile_of(x: Contraction, target: CodegenTarget, width: int, g: Group | None)
         return step_cycles(rows, vectors, target.costs, is_far=True) / (rows * vectors)
 
     is_flat = g is None and target.vector_registers > prod(_FLAT) and cycles(*_FLAT) < cycles(height, _VECTORS)
-    return _FLAT if is_flat else (height, _VECTORS)
+    if is_flat:
+        return _FLAT
+    computed = {n: -(-x.row_count // n) * n for n in (height, _WIDE[0])}
+    is_wide = g is None and target.vector_registers > prod(_WIDE) and computed[_WIDE[0]] <= computed[height] * _HARDLY
+    return _WIDE if is_wide else (height, _VECTORS)
 
 
 def emit_vector_blocks(f: Function, blocks: Blocks, places: tuple[Value, Value, Value], scratch: Value) -> None:

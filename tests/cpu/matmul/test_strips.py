@@ -1,0 +1,93 @@
+"""Products of few rows and a large b, in strips of its columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.cpu.matmul.test_dot import dot_text
+from xlanb.codegen import costs
+from xlanb.cpu.emitters.matmul import plan as plans
+from xlanb.cpu.emitters.matmul import strips
+
+SIZES = [
+    (1, 9, 128),
+    (1, 70, 301),
+    (2, 33, 200),
+    (5, 64, 131),
+    (8, 40, 192),
+    (9, 71, 100),
+    (13, 32, 97),
+    (57, 66, 300),
+    (64, 20, 1100),
+]
+
+
+@pytest.fixture
+def stripped(monkeypatch):
+    """Multiply in strips whatever can be."""
+    monkeypatch.setattr(costs, "COMMON", costs.COMMON.replace(strip_bytes=0))
+    monkeypatch.setattr(plans, "_LONG", 0)
+    plans.plan.cache_clear()
+    yield
+    plans.plan.cache_clear()
+
+
+@pytest.mark.parametrize("t", ["f32", "f64"])
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_rows_lines_and_columns_that_do_not_divide(check, stripped, t, sizes):
+    text, shapes = dot_text(*sizes, types=(t,) * 3)
+    assert "xlanb.strip" in check(text, shapes, (t, t)).llvm_ir
+
+
+@pytest.mark.parametrize("transposed", [True, False])
+def test_a_in_either_order(check, stripped, transposed):
+    text, shapes = dot_text(6, 50, 160, transposed=(transposed, False))
+    assert "xlanb.strip" in check(text, shapes).llvm_ir
+
+
+def test_batches(check, stripped):
+    text = """ENTRY e {
+ x = f32[3,5,40] parameter(0)
+ y = f32[3,40,150] parameter(1)
+ ROOT r = f32[3,5,150] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2},
+   rhs_contracting_dims={1}
+}
+"""
+    assert "xlanb.strip" in check(text, [(3, 5, 40), (3, 40, 150)]).llvm_ir
+
+
+def test_slices_whose_lines_share_sets_of_the_cache(check, stripped, monkeypatch):
+    monkeypatch.setattr(strips, "_FAR", 1024)
+    for m in (1, 12):
+        text, shapes = dot_text(m, 70, 256)
+        exe = check(text, shapes)
+        assert f"{8 if m == 1 else 16} lines at a time" in "".join(map(str, exe.plans.values()))
+
+
+def test_not_a_number_and_infinity_stay_where_they_are(build, stripped):
+    text, (a, b) = dot_text(11, 30, 140)
+    x, y = np.ones(a, np.float32), np.ones(b, np.float32)
+    x[3, 5], x[10, 29], y[11, 139] = np.nan, np.inf, -np.inf
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(build(text)(x, y), x @ y)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "types", "transposed", "is_stripped"),
+    [
+        ((1, 1024, 1024), ("f32",) * 3, False, True),
+        ((32, 1024, 1024), ("f32",) * 3, False, True),
+        ((8, 2048, 512), ("f32",) * 3, False, False),
+        ((8, 256, 1024), ("f32",) * 3, False, False),
+        ((96, 1024, 1024), ("f32",) * 3, False, False),
+        ((8, 1024, 1024), ("f32",) * 3, True, False),
+        ((8, 1024, 1024), ("bf16", "bf16", "f32"), False, False),
+        ((8, 1024, 1024), ("s32",) * 3, False, False),
+    ],
+)
+def test_which_products_are_in_strips(build, sizes, types, transposed, is_stripped):
+    text, _ = dot_text(*sizes, types=types, transposed=(False, transposed))
+    exe = build(text)
+    assert ("xlanb.strip" in exe.llvm_ir) == is_stripped
+    assert ("b is read once" in "".join(map(str, exe.plans.values()))) == is_stripped
