@@ -33,7 +33,10 @@ from xlanb.shape import PrimitiveType
 
 ROUNDS = 5
 _REST = 0.04
-"""Seconds before a try, in which the waiting threads of the side before go to sleep: OpenBLAS's take 30 ms."""
+"""Seconds before a try, in which the waiting threads of the side before go to sleep.
+
+OpenBLAS's take 30 ms.
+"""
 _SECONDS = 0.004
 """A try of one side lasts about so long."""
 TYPES = {
