@@ -32,10 +32,10 @@ from xlanb.cpu.machine import limits
 from xlanb.shape import PrimitiveType
 
 ROUNDS = 5
-_REST = 0.04
+_REST = 0.15
 """Seconds before a try, in which the waiting threads of the side before go to sleep.
 
-OpenBLAS's take 30 ms.
+OpenBLAS's take 0.1 s.
 """
 _SECONDS = 0.004
 """A try of one side lasts about so long."""
