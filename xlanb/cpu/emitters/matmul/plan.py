@@ -184,8 +184,11 @@ def _wants_blocks(x: Contraction) -> bool:
     if _shares_sets(x) and least >= common.paged_rows and x.products >= common.paged_products:
         return True
     is_odd = has_pairs(x) and x.depth[-1].size % 2 == 1  # other tiles then cannot read pairs from panels
-    is_large = x.depth_count * x.column_count * x.type.byte_size >= common.blocked_bytes
-    return x.products >= common.huge_products or is_large or is_odd or not _fits_panels(x) or _wants_a(x)
+    in_order = x.columns[-1].b != 1 and (most_columns(x) >= 2 * _PANEL or x.row_count <= common.paged_rows)
+    b_bytes = x.depth_count * x.column_count * x.type.byte_size
+    is_huge = not in_order and x.products >= common.huge_products
+    is_large = x.columns[-1].b == 1 and b_bytes >= common.blocked_bytes
+    return is_huge or is_large or is_odd or not _fits_panels(x) or _wants_a(x)
 
 
 def _wants_strips(x: Contraction) -> bool:
