@@ -408,7 +408,7 @@ TRIALS: dict[str, tuple[Texts, Sequence[Value]]] = {
     "blocked_results": ([dot(n, n, 8192) for n in (128, 256, 512)], (1 << 14, 1 << 18)),
     "across_columns": ([dot(128, n, 4096, across=True) for n in (48, 64, 128)], (32, 128)),
     "across_products": ([dot(128, n, 1024, across=True) for n in (128, 256, 512)], (1 << 23, 1 << 27)),
-    "blocked_bytes": ([dot(256, n, n) for n in (1536, 2048, 2560)], (1 << 23, 1 << 25)),
+    "blocked_bytes": ([dot(256, n, n) for n in (1024, 1440, 2048, 2560)], (1 << 22, 1 << 24)),
     "strip_rows": ([dot(n, 4096, 4096) for n in (16, 32, 64, 128)], (16, 128)),
     "strip_bytes": ([dot(n, k, k) for n in (1, 8) for k in (1024, 1536, 2048, 3072)], (1 << 21, 1 << 25)),
     "tiled_rows": ([dot(n, 1024, 1024, types=("bf16", "f32")) for n in (4, 8, 16)], (4, 16)),

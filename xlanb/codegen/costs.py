@@ -4,7 +4,8 @@ Names end in their unit: `_ns` nanoseconds of one thread, `_bytes`, `_elements`,
 Times are for data in the L2 cache. `python -m benchmarks costs` measures the times again, and tries
 other values of the sizes on programs that depend on them. The values here are those of a 2.x GHz
 AMD server core with AVX-512 (2023), for the families of narrower vectors with its wider ones
-disabled; those of "avx512fp16" differ where an Intel server core (Emerald Rapids) was measured.
+disabled; those of "avx512fp16" differ where an Intel server core (Emerald Rapids) was measured, and
+those of "avxvnni" where an AMD server core of 2024 (Zen 5) was.
 
 Scratch memory is assigned before the machine is known, so a size that affects it must be the same
 in all families (`COMMON`); those in `BY_FAMILY` may differ.
@@ -183,7 +184,7 @@ class Costs:
     """The least number of rows, and of columns, of a product that may be packed in blocks."""
     blocked_results: int = 1 << 16
     """The least number of elements of its result."""
-    blocked_bytes: int = 1 << 24
+    blocked_bytes: int = 1 << 23
     """The size of b from which on it is: panels over all of depth would not read it in order."""
     strip_rows: int = 64
     """The most rows of a product whose large b is read in strips of long lines."""
@@ -278,6 +279,7 @@ BY_FAMILY = frozenset(
 
 FAMILIES: dict[str, Costs] = {
     "avx512fp16": COMMON.replace(row_cycles=0.8, first_cache_ways=12),  # Intel's cores since 2023
+    "avxvnni": COMMON.replace(row_cycles=0.45, first_cache_ways=12),  # AMD's cores since 2024
     "avx512": COMMON,
     "avx2": COMMON,
     "other": COMMON,
@@ -287,7 +289,7 @@ FAMILIES: dict[str, Costs] = {
 def family(vector_bits: int, enabled: frozenset[str]) -> str:
     """The family of a machine with this vector width in bits and these features."""
     if vector_bits == 512:
-        return "avx512fp16" if "avx512fp16" in enabled else "avx512"
+        return next((name for name in ("avx512fp16", "avxvnni") if name in enabled), "avx512")
     return "avx2" if "avx2" in enabled else "other"
 
 

@@ -44,12 +44,8 @@ from xlanb.shape import PrimitiveType
 T = PrimitiveType
 _VECTORS = 2
 """Vectors of a tile's columns, unless loading its rows takes long."""
-_FLAT = (6, 4)
-"""Rows and vectors of a tile with fewer rows."""
-_WIDE = (8, 3)
-"""Those of one between: it loads the fewest elements per product that 32 registers allow."""
-_HARDLY = 1.05
-"""Relative rows that a tile may compute in vain."""
+_WIDER = ((8, 3), (6, 4))
+"""Rows and vectors of tiles with fewer rows and more vectors, if 32 registers hold their sums."""
 _UNROLL = 4
 _AHEAD = 8
 """Lines that are prefetched ahead of the one being copied."""
@@ -301,15 +297,13 @@ def _tile_of(x: Contraction, target: CodegenTarget, width: int, g: Group | None)
     heights = [n for n in range(most, max(most - 3, 1), -1) if -(-n // width) * width * 3 <= n * 4]
     height = min(heights or [width], key=lambda n: (-(-x.row_count // n) * (n + 0.4), -n))
 
-    def cycles(rows: int, vectors: int) -> float:
-        return step_cycles(rows, vectors, target.costs, is_far=True) / (rows * vectors)
+    def cycles(tile: tuple[int, int]) -> float:
+        """The cycles of a column of vectors, those of rows in vain included."""
+        rows, vectors = tile
+        return step_cycles(*tile, target.costs, is_far=True) / vectors * -(-x.row_count // rows)
 
-    is_flat = g is None and target.vector_registers > prod(_FLAT) and cycles(*_FLAT) < cycles(height, _VECTORS)
-    if is_flat:
-        return _FLAT
-    computed = {n: -(-x.row_count // n) * n for n in (height, _WIDE[0])}
-    is_wide = g is None and target.vector_registers > prod(_WIDE) and computed[_WIDE[0]] <= computed[height] * _HARDLY
-    return _WIDE if is_wide else (height, _VECTORS)
+    wider = [tile for tile in _WIDER if g is None and target.vector_registers > prod(tile)]
+    return min([(height, _VECTORS), *wider], key=cycles)
 
 
 def emit_vector_blocks(f: Function, blocks: Blocks, places: tuple[Value, Value, Value], scratch: Value) -> None:
