@@ -68,6 +68,10 @@ class Costs:
     """The side of a tile in a fusion that reads one operand by rows and another by columns."""
     tiles_across: int = 4
     """Tiles of a transpose in a row before the next row of tiles, to reuse their pages."""
+    paged_tiles_across: int = 2
+    """The same if the target's lines share few sets of the caches."""
+    paged_transpose_bytes: int = 1 << 24
+    """The most bytes of such a target: a larger one is in no cache."""
     tiled_elements: int = 256
     """The least number of elements for which tiles are used."""
 
@@ -78,11 +82,11 @@ class Costs:
     """The least number of elements for which a full reduction may use several threads."""
     shared_loss_elements: int = 1 << 6
     """The same for one whose operand is computed in the same kernel."""
-    function_elements: int = 64
+    function_elements: int = 8
     """The least number of results for which a function of reduced rows has a loop of its own."""
-    row_vectors: int = 6
+    row_vectors: int = 12
     """Vectors of a row from which on a routine's loops cost no more than code for that length."""
-    called_elements: int = 1024
+    called_elements: int = 4096
     """The least number of elements of each of several arrays for a routine call."""
     called_rows: int = 8
     """The least number of rows for a call of a routine over columns."""
@@ -114,13 +118,13 @@ class Costs:
 
     A loop costs the code generator as much as forty lines.
     """
-    staged_row_bytes: int = 1 << 15
+    staged_row_bytes: int = 1 << 18
     """The longest row of windows, in bytes, that is copied to the stack."""
 
     # -- sorts
     comparison_ns: float = 6.0
     """A comparison of a merge sort, by any function."""
-    counted_elements: int = 64
+    counted_elements: int = 96
     """The longest lines that are sorted by counting smaller elements."""
     counted_element_ns: float = 10.0
     """An element of a line that is sorted by counting."""
@@ -169,7 +173,7 @@ class Costs:
 
     It is on a thread's stack.
     """
-    rowdot_rows: int = 8
+    rowdot_rows: int = 16
     """The most rows for which transposing b costs more than sums along depth."""
     copied_rows: int = 448
     """Rows from which on a large b is copied even if it could be read in place.
@@ -194,7 +198,7 @@ class Costs:
     """Columns from which on the product of a transposed matrix and another is packed in blocks."""
     across_products: int = 3 << 24
     """Products from which on it is."""
-    blocked_byte_products: int = 1 << 20
+    blocked_byte_products: int = 1 << 17
     """The least number of byte products that are packed in blocks."""
     tiled_rows: int = 8
     """The least number of rows, and of columns, of a product of bf16 or bytes in AMX's tiles."""
@@ -212,12 +216,12 @@ class Costs:
     """Independent sums needed to hide the latency of multiply-adds."""
 
     # -- linear algebra
-    small_matrix_rows: int = 160
+    small_matrix_rows: int = 256
     """The most rows or columns, the lesser of both, for which QR and eigenvalues have kernels.
 
     Beyond it, LAPACK's blocks are faster.
     """
-    interleaved_elements: int = 640
+    interleaved_elements: int = 2560
     """The most elements of a small matrix for which several of them fit the caches."""
     serial_flops: float = 5e8
     """The most operations of a factorization for which LAPACK uses one thread.
@@ -271,16 +275,18 @@ COMMON = Costs()
 BY_FAMILY = frozenset(
     (
         "byte_ns", "near_byte_ns", "far_byte_ns", "near_bytes", "operation_ns", "function_ns", "moved_element_ns",
-        "turned_byte_ns", "part_ns", "cycle_ns", "tile_cycles", "row_cycles",
+        "turned_byte_ns", "part_ns", "wake_ns", "vector_pair_elements", "cycle_ns", "tile_cycles", "row_cycles",
         "block_bytes", "first_cache_sets", "first_cache_ways", "crowded", "scattered", "independent_sums",
     )
 )  # fmt: skip
 """Fields that may differ between families."""
 
+_WIDE = COMMON.replace(vector_pair_elements=64)
+
 FAMILIES: dict[str, Costs] = {
-    "avx512fp16": COMMON.replace(row_cycles=0.8, first_cache_ways=12),  # Intel's cores since 2023
-    "avxvnni": COMMON.replace(row_cycles=0.45, first_cache_ways=12),  # AMD's cores since 2024
-    "avx512": COMMON,
+    "avx512fp16": _WIDE.replace(row_cycles=0.8, first_cache_ways=12),  # Intel's cores since 2023
+    "avxvnni": _WIDE.replace(row_cycles=0.45, first_cache_ways=12, wake_ns=12_000.0),  # AMD's since 2024
+    "avx512": _WIDE,
     "avx2": COMMON,
     "other": COMMON,
 }

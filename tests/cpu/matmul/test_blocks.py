@@ -35,7 +35,7 @@ TYPES = [
 def blocked(monkeypatch):
     """Pack every possible product in blocks, in slices of a few lanes."""
     monkeypatch.setattr(plans, "_wants_blocks", lambda _: True)
-    monkeypatch.setattr(costs, "COMMON", costs.COMMON.replace(stretch_lanes=16))
+    monkeypatch.setattr(costs, "COMMON", costs.COMMON.replace(stretch_lanes=16, rowdot_rows=8))
     plans.plan.cache_clear()
     yield
     plans.plan.cache_clear()

@@ -175,7 +175,8 @@ class AlongRows:
         """Whether the reduction has this form and is long enough."""
         if not self.e.f.target.explicit_vectors or self.combiner is None or self.source.element_count == 0:
             return False
-        least = costs.COMMON.vector_pair_elements if self.reducer.pairs else costs.COMMON.vector_sum_elements + 1
+        c = self.e.f.target.costs
+        least = c.vector_pair_elements if self.reducer.pairs else c.vector_sum_elements + 1
         return math.prod(self._sizes(self.fast)) >= least and not (self.reducer.pairs and self.slow)
 
     def reduce(self) -> list[Element]:

@@ -218,14 +218,14 @@ def _reduce_run(p: VectorPlan, bound: Collection[HloInstruction], i: HloInstruct
     if not fastest:
         return ALL
     if fastest[0] in i.dimensions:
-        return 0 if source.dimensions[fastest[0]] >= _SHORT and _has_rows(i) else 1
+        return 0 if source.dimensions[fastest[0]] >= _SHORT and _has_rows(i, p.costs) else 1
     kept = next((k for k, d in enumerate(fastest) if d in i.dimensions), len(fastest))
     names = [d for d in range(source.rank) if d not in i.dimensions]
     own = [names[d] for d in order(array_of(i, leaf))]
     return min(*runs, kept if own[:kept] == list(fastest[:kept]) else 1) if runs else 1
 
 
-def _has_rows(i: HloInstruction) -> bool:
+def _has_rows(i: HloInstruction, costs: Costs) -> bool:
     """Whether an element of a reduce loops along rows of memory itself.
 
     It always does except for pairs, which must be many and allow any order.
@@ -236,5 +236,5 @@ def _has_rows(i: HloInstruction) -> bool:
 
     made = choice(i.to_apply)
     fastest = order(array_of(i.operands[0]))[0]
-    many = array_of(i.operands[0]).dimensions[fastest] >= COMMON.vector_pair_elements
+    many = array_of(i.operands[0]).dimensions[fastest] >= costs.vector_pair_elements
     return made is not None and many and len(i.dimensions) == 1 and made.any_order(i)
