@@ -223,12 +223,13 @@ class Costs:
     """
     interleaved_elements: int = 2560
     """The most elements of a small matrix for which several of them fit the caches."""
-    serial_flops: float = 5e8
+    serial_flops: float = 3e7
     """The most operations of a factorization for which LAPACK uses one thread.
 
-    Up to there OpenBLAS's threads wait for one another too often.
+    OpenBLAS's threads wait for one another often: with a busy core, those of a larger one take half
+    as long again, and on an idle machine 0.8 of the time.
     """
-    serial_iteration_flops: float = 1e10
+    serial_iteration_flops: float = 1e8
     """The same for an iteration for eigenvalues or singular values."""
 
     # -- Fourier transforms
