@@ -295,15 +295,15 @@ ENTRY main {
 
 PARSED = """HloModule parsed
 ENTRY main {
-  a = f32[64,80] parameter(0)
+  a = f32[32,160] parameter(0)
   c = f32[] constant(2)
-  i = s32[64,80] iota(), iota_dimension=1
-  s = (f32[64,80], s32[64,80]) sort(a, i), dimensions={1}, to_apply=less
-  t = s32[64,80] get-tuple-element(s), index=1
-  b = f32[64,80] broadcast(c), dimensions={}
-  m = f32[64,80] multiply(a, b)
-  x = f32[64,80] sine(m)
-  ROOT r = (s32[64,80], f32[64,80]) tuple(t, x)
+  i = s32[32,160] iota(), iota_dimension=1
+  s = (f32[32,160], s32[32,160]) sort(a, i), dimensions={1}, to_apply=less
+  t = s32[32,160] get-tuple-element(s), index=1
+  b = f32[32,160] broadcast(c), dimensions={}
+  m = f32[32,160] multiply(a, b)
+  x = f32[32,160] sine(m)
+  ROOT r = (s32[32,160], f32[32,160]) tuple(t, x)
 }
 """
 LESS = "less { p = f32[] parameter(0) q = f32[] parameter(1) j = s32[] parameter(2) k = s32[] parameter(3) ROOT l = pred[] compare(p, q), direction=LT }\n"
@@ -314,10 +314,10 @@ def test_the_report_has_the_sections_of_xlas_and_is_read_back():
     text = report(record)
     for line in (
         "BufferAssignment:",
-        "allocation 0: size 20480, parameter 0, shape |f32[64,80]| at ShapeIndex {}:",
-        ": size 20480, output shape is |s32[64,80]|, maybe-live-out:",
+        "allocation 0: size 20480, parameter 0, shape |f32[32,160]| at ShapeIndex {}:",
+        ": size 20480, output shape is |s32[32,160]|, maybe-live-out:",
         f"Total bytes used: {record.total_bytes} (",
-        "Used values:\n<0 a @0>\n positions:\n  a\n uses:\n  s, operand 0\n  m, operand 0\n from instruction: %a = f32[64,80]",
+        "Used values:\n<0 a @0>\n positions:\n  a\n uses:\n  s, operand 0\n  m, operand 0\n from instruction: %a = f32[32,160]",
         "  t\n  r {0}\n uses:\n",
         f"HloLiveRange (max {len(record.sequence)}):\n  InstructionSequence:\n    0:",
         "  BufferLiveRange:\n    a{}:0-",
