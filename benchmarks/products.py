@@ -1,8 +1,8 @@
 """Matrix products from real models: the share of the machine's peak, and the time of others by
 ours.
 
-Sixty shapes of networks (square, tall, wide, batched, either operand transposed, followed by bias,
-GELU or ReLU) in several types. `share` is the rate divided by the machine's peak: of multiply-adds
+Sixty-four shapes of networks (square, tall, wide, batched, either operand transposed, followed by
+bias, GELU or ReLU) in several types. `share` is the rate divided by the machine's peak: of multiply-adds
 in registers if they take longer than the memory traffic, else of the memory bandwidth (`of` says
 which; see xlanb.cpu.machine). The other columns are the time of XLA (through JAX), of SciPy's BLAS
 and of torch, divided by ours: above 1 xlanb is faster. All run in one process, alternately; figures
@@ -173,6 +173,7 @@ CASES = (
     Case("LLaMA-7B decode q, b transposed", 1, 4096, 4096, b=True),
     Case("LLaMA-7B decode mlp, b transposed", 1, 4096, 11008, b=True),
     Case("LLaMA-7B q, 8 tokens", 8, 4096, 4096),
+    *(Case(f"LLaMA-7B q, {n} tokens", n, 4096, 4096) for n in (16, 32, 64, 128)),
     Case("LLaMA-7B q, 8 tokens, b transposed", 8, 4096, 4096, b=True),
     Case("LLaMA-7B q, 128 tokens, b transposed", 128, 4096, 4096, b=True),
     Case("LLaMA-7B mlp, 128 tokens, b transposed", 128, 4096, 11008, b=True),
