@@ -2,11 +2,12 @@
 ours.
 
 Sixty-four shapes of networks (square, tall, wide, batched, either operand transposed, followed by
-bias, GELU or ReLU) in several types. `share` is the rate divided by the machine's peak: of multiply-adds
-in registers if they take longer than the memory traffic, else of the memory bandwidth (`of` says
-which; see xlanb.cpu.machine). The other columns are the time of XLA (through JAX), of SciPy's BLAS
-and of torch, divided by ours: above 1 xlanb is faster. All run in one process, alternately; figures
-are medians. 8-bit integers are summed in 32 bits, and have only the bias where others have GELU.
+bias, GELU or ReLU) in several types. `share` is the rate divided by the machine's peak: of
+multiply-adds in registers if they take longer than the memory traffic, else of the memory bandwidth
+(`of` says which; see xlanb.cpu.machine). The other columns are the time of XLA (through JAX), of
+SciPy's BLAS and of torch, divided by ours: above 1 xlanb is faster. All run in one process,
+alternately; figures are medians. 8-bit integers are summed in 32 bits, and have only the bias where
+others have GELU.
 
     python -m benchmarks products [f32|f64|bf16|f16|s8] [1|2: threads] [part of a name] ...
 """
