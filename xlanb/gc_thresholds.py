@@ -32,6 +32,8 @@ _running: set[object] = set()
 """A token for each active block."""
 _before: list[tuple[int, int, int]] = []
 """The thresholds to restore, last; empty if xlanb has not changed them."""
+_others_freeze = False
+"""Whether somebody else has frozen objects; to count them takes longer the more they are."""
 _unvisited = 0
 """Objects that were called old without a visit since the last full collection of `_age`."""
 
@@ -85,7 +87,9 @@ def _age() -> None:
 
 
 def _call_old() -> None:
-    if not gc.get_freeze_count():  # somebody may have frozen objects before a fork
+    global _others_freeze  # noqa: PLW0603 - under the lock
+    _others_freeze = _others_freeze or gc.get_freeze_count() > 0  # before a fork, for instance
+    if not _others_freeze:
         gc.freeze()
         gc.unfreeze()  # to the oldest generation
 

@@ -436,7 +436,9 @@ def test_the_collector_is_as_it_was_when_passes_are_done() -> None:
     gc.set_threshold(*before)
 
 
-def test_imported_objects_are_old_and_frozen_ones_stay_frozen() -> None:
+def test_imported_objects_are_old_and_frozen_ones_stay_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc_thresholds, "_others_freeze", False)
+
     def is_old(found: object) -> bool:
         return any(o is found for o in gc.get_objects(generation=2))
 
@@ -459,6 +461,7 @@ def test_what_many_allocations_leave_is_old_and_collected_in_time(monkeypatch: p
     def generation_of(found: object) -> int:
         return next(g for g in range(3) if any(o is found for o in gc.get_objects(generation=g)))
 
+    monkeypatch.setattr(gc_thresholds, "_others_freeze", False)
     monkeypatch.setattr(gc_thresholds, "_MANY", 1000)
     monkeypatch.setattr(gc_thresholds, "_unvisited", 0)
     with raised_gc_thresholds():
