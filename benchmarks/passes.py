@@ -198,7 +198,6 @@ def table() -> pd.DataFrame:
     """
     rows = []
     programs = _programs()
-    gc.freeze()  # each collection would walk the objects that JAX keeps alive
     for name, text, real in programs:
         module = parse(text)
         plain = milliseconds(module, pipeline())
