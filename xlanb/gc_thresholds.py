@@ -87,7 +87,7 @@ def _age() -> None:
 
 
 def _call_old() -> None:
-    global _others_freeze  # noqa: PLW0603 - under the lock
+    global _others_freeze  # noqa: PLW0603 - any thread finds the same
     _others_freeze = _others_freeze or gc.get_freeze_count() > 0  # before a fork, for instance
     if not _others_freeze:
         gc.freeze()

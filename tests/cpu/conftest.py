@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.cpu.narrowed import narrowed
+from xlanb.codegen import costs
 from xlanb.cpu import CompileOptions, Executable, compile_module, compiler
 from xlanb.hlo import HloModule, parse
 from xlanb.transforms.pipeline import HloPassPipeline
@@ -18,6 +19,17 @@ NO_PASSES = CompileOptions(pipeline=HloPassPipeline("none"))
 def backend() -> Callable[[str | HloModule], Executable]:
     """backend(text or module) -> Executable, with an empty pipeline."""
     return lambda source: compile_module(parse(source) if isinstance(source, str) else source, NO_PASSES)
+
+
+@pytest.fixture
+def set_costs(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """set_costs(name=value, ...): use these costs on any machine."""
+
+    def change(**changes: float) -> None:
+        for name, table in list(costs.FAMILIES.items()):
+            monkeypatch.setitem(costs.FAMILIES, name, table.replace(**changes))
+
+    return change
 
 
 @pytest.fixture(params=[512, 256, 128])

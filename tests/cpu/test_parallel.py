@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from xlanb.codegen import costs, jit
+from xlanb.codegen import jit
 from xlanb.codegen.function import PARALLEL, Parameter
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder
@@ -102,10 +102,9 @@ ENTRY e {
 """
 
 
-def test_threads_share_less_work_in_a_loop_of_the_program(backend, monkeypatch):
+def test_threads_share_less_work_in_a_loop_of_the_program(backend, monkeypatch, set_costs):
     x, results = np.linspace(-3, 3, 20000, dtype=np.float32), []
-    for name, table in list(costs.FAMILIES.items()):
-        monkeypatch.setitem(costs.FAMILIES, name, table.replace(wake_ns=25_000.0))
+    set_costs(wake_ns=25_000.0)
     for threads in (1, 3):
         target = replace(jit.host(), threads=threads)
         monkeypatch.setattr(compiler, "_target", lambda _, target=target: target)

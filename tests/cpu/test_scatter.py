@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from xlanb.codegen import costs, jit
+from xlanb.codegen import jit
 from xlanb.cpu import Executable, compile_module, compiler
 from xlanb.evaluator import evaluate
 from xlanb.hlo import parse
@@ -157,12 +157,13 @@ ENTRY e {{
 }}"""
 
 
-def test_threads_share_only_windows_that_begin_at_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_share_only_windows_that_begin_at_one_place(
+    monkeypatch: pytest.MonkeyPatch, set_costs: Callable[..., None]
+) -> None:
     """Windows that begin anywhere along the shared dimension overlap: updates would be lost."""
     target = replace(jit.host(), threads=2)
     monkeypatch.setattr(compiler, "_target", lambda _: target)
-    for name, table in list(costs.FAMILIES.items()):
-        monkeypatch.setitem(costs.FAMILIES, name, table.replace(wake_ns=25_000.0))
+    set_costs(wake_ns=25_000.0)
     exe = compile_module(parse(WINDOWS.format("40000", "")))
     assert not exe.program.is_parallel
     assert compile_module(parse(WINDOWS.format("50,32768", "0"))).program.is_parallel

@@ -283,6 +283,7 @@ BY_FAMILY = frozenset(
 """Fields that may differ between families."""
 
 _WIDE = COMMON.replace(vector_pair_elements=64)
+"""The table of machines with vectors of 512 bits."""
 
 FAMILIES: dict[str, Costs] = {
     "avx512fp16": _WIDE.replace(row_cycles=0.8, first_cache_ways=12),  # Intel's cores since 2023

@@ -31,7 +31,7 @@ from xlanb.shape import PrimitiveType
 
 _UNITS = {1: PrimitiveType.U8, 2: PrimitiveType.U16, 4: PrimitiveType.U32, 8: PrimitiveType.U64}
 """Types that elements are copied as if not converted, by their byte sizes."""
-_PAGE = 2048
+PAGE = 2048
 """Lines at a multiple of this many bytes share few sets of the caches."""
 _PARAMETERS = (Parameter(PTR, "p0", "noalias noundef"), Parameter(PTR, "p1", "noalias readonly noundef"))
 
@@ -251,7 +251,7 @@ def _squares(f: Function, copy: Copy, across: int) -> CopyLoops:
     limit = min(f.target.vector_bits // to.bits, 16, fast.size, along.size)
     side = 1 << (limit.bit_length() - 1)
     squares = Squares(side, source, to)
-    is_paged = along.c * to.byte_size % _PAGE == 0 and count(copy.axes) * to.byte_size <= COMMON.paged_transpose_bytes
+    is_paged = along.c * to.byte_size % PAGE == 0 and count(copy.axes) * to.byte_size <= COMMON.paged_transpose_bytes
     many = COMMON.paged_tiles_across if is_paged else COMMON.tiles_across
     size, per_row = even(fast.size, COMMON.band_elements), min(many, along.size // side)
     words = [fast.a * source.byte_size, along.c * to.byte_size, -(-size // side), size - side, per_row]

@@ -16,10 +16,9 @@ from xlanb.codegen.costs import Costs
 from xlanb.codegen.module import CodegenTarget
 from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis, count
 from xlanb.cpu.emitters.matmul.lanes import lanes_of
+from xlanb.cpu.emitters.matmul.shared import LINE
 from xlanb.lazy_dataclass import dataclass
 
-_LINE = 64
-"""Bytes of a cache line."""
 _VECTORS = (1, 2, 3, 4, 6, 8)
 _COMMON = (
     (14, 2),
@@ -158,11 +157,11 @@ def _slowed(made: Blocking, x: Contraction, costs: Costs) -> float:
     apart exceed the prefetchers.
     """
     size = x.a_type.byte_size
-    if not x.depth or x.depth_count * size <= _LINE:
+    if not x.depth or x.depth_count * size <= LINE:
         return 1.0
-    places = sorted({a * size // _LINE for a, _ in made.offsets(x.rows)})
+    places = sorted({a * size // LINE for a, _ in made.offsets(x.rows)})
     crowd = max(Counter(line % costs.first_cache_sets for line in places).values())
     if crowd > costs.first_cache_ways:
         return 1.0 + (crowd - costs.first_cache_ways) * costs.crowded
-    apart = len(places) > costs.streams and min(b - a for a, b in pairwise(places)) * _LINE >= costs.stream_bytes
+    apart = len(places) > costs.streams and min(b - a for a, b in pairwise(places)) * LINE >= costs.stream_bytes
     return costs.scattered if apart and x.depth[-1].size * size >= costs.stream_bytes else 1.0

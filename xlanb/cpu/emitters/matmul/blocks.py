@@ -9,6 +9,7 @@ from xlanb.codegen import costs
 from xlanb.codegen.groups import Group, group_of, tile_product
 from xlanb.codegen.module import CodegenTarget
 from xlanb.cpu.emitters.matmul.contraction import Contraction
+from xlanb.cpu.emitters.matmul.shared import LINE
 from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
@@ -19,7 +20,6 @@ _SIZES = {T.BF16: 2, T.S8: 4, T.U8: 4}
 """Elements per lane on machines that multiply groups of them."""
 _COLUMNS = 64
 """Columns of b that are packed at once for AMX, at most."""
-_LINE = 64
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Blocks:
         rows = x.row_count * 4 // 3 + 2 * _LANES
         columns = -(-x.column_count // _COLUMNS) * _COLUMNS if x.a_type in _SIZES and x.b_type in _SIZES else 0
         sums = x.row_count * x.column_count * item if self.keeps_sums else 0
-        a, b, s = (-(-size // _LINE) * _LINE for size in (rows * depth * item, columns * depth * item, sums))
+        a, b, s = (-(-size // LINE) * LINE for size in (rows * depth * item, columns * depth * item, sums))
         return a, b, s
 
 

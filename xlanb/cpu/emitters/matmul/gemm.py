@@ -17,7 +17,7 @@ from xlanb.cpu.emitters.copies import Copy, emit_copy, moves
 from xlanb.cpu.emitters.matmul.blocking import Blocking, blocking, other_ways
 from xlanb.cpu.emitters.matmul.blocks import Blocks, amx_product, has_blocks
 from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis, count
-from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid, even, positions, walk_table
+from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid, even, positions, span_of, walk_table
 from xlanb.cpu.emitters.matmul.lanes import has_masks, lanes_of
 from xlanb.cpu.emitters.matmul.panel import panel_routine, panel_table
 from xlanb.cpu.emitters.matmul.plan import MatmulPlan, most_columns
@@ -52,7 +52,7 @@ def emit_contraction(f: Function, p: MatmulPlan, places: Places, scratch: Value 
     if strips is not None:
         why = f"b is read once, {strips.lines} lines at a time"
         f.decided("tile", f"{strips.tile}, in strips of {strips.columns} columns", why)
-        emit_strips(f, p.x, strips, (a, b, c), _strip_nanoseconds(p.x, f.target.costs))
+        emit_strips(f, p.x, strips, (a, b, c), _reading(p.x, f.target.costs))
     elif p.folds:
         f.decided("products", "vector sums along the contraction", "both operands are contiguous along it")
         _folds(f, x, (a, b, c))
@@ -153,11 +153,6 @@ def _types(x: Contraction) -> tuple[PrimitiveType, PrimitiveType, PrimitiveType,
     return x.a_type, x.b_type, x.type, x.c_type
 
 
-def _span(x: Contraction, axis: ContractionAxis, step: int = 1) -> Span:
-    strides = (axis.a * x.a_type.byte_size, axis.b * x.b_type.byte_size, axis.c * x.c_type.byte_size)
-    return Span(axis.size, step, strides)
-
-
 @dataclass(frozen=True)
 class _BlockOrder:
     """Blocks in order; `inner` iterates over the rows of a group.
@@ -175,8 +170,8 @@ class _BlockOrder:
 
 
 def _walk(x: Contraction, made: Blocking, step: int, room_bytes: int) -> _BlockOrder:
-    batch = [_span(x, axis) for axis in x.batch]
-    columns = [_span(x, axis, step if axis is x.columns[-1] else 1) for axis in x.columns]
+    batch = [span_of(x, axis) for axis in x.batch]
+    columns = [span_of(x, axis, step if axis is x.columns[-1] else 1) for axis in x.columns]
     groups: list[Span] = []
     inner: list[Span] = []
     within: list[ContractionAxis] = list(x.depth)
@@ -187,9 +182,9 @@ def _walk(x: Contraction, made: Blocking, step: int, room_bytes: int) -> _BlockO
         each = blocks if fit >= blocks else even(blocks, fit)
         size = min(axis.size, each * by)
         if each > 1:
-            inner.insert(0, _span(x, replace(axis, size=size), by))
+            inner.insert(0, span_of(x, replace(axis, size=size), by))
         if each < blocks:
-            groups.insert(0, _span(x, axis, size))
+            groups.insert(0, span_of(x, axis, size))
         within.append(axis)
     return _BlockOrder([*batch, *groups, *columns], inner)
 
@@ -220,18 +215,13 @@ def _folds(f: Function, x: Contraction, places: Places) -> None:
     rows = [(r * row.a, r * row.c) for r in range(high)]
     columns = [(n * column.b, n * column.c) for n in range(wide)]
     table = tile_table(tile, (*x.depth[:-1], ContractionAxis(vectors, width, width)), rows, lanes, columns)
-    spans = [_span(x, axis) for axis in x.batch]
-    spans += [_span(x, axis, wide if axis is column else 1) for axis in x.columns]
-    spans += [_span(x, axis, high if axis is row else 1) for axis in x.rows]
+    spans = [span_of(x, axis) for axis in x.batch]
+    spans += [span_of(x, axis, wide if axis is column else 1) for axis in x.columns]
+    spans += [span_of(x, axis, high if axis is row else 1) for axis in x.rows]
     cycles = max(tile.sums, high + wide) * x.depth_count / width + 8 * tile.sums
     reading = _reading(x, f.target.costs) / max(positions(spans), 1)
     nanoseconds = max(cycles * f.target.costs.cycle_ns, reading)
     emit_grid(f, spans, Work(tile_routine(f.module, tile), table, places, nanoseconds))
-
-
-def _strip_nanoseconds(x: Contraction, c: costs.Costs) -> float:
-    """The nanoseconds of a product in strips."""
-    return max(x.products / costs.COMMON.independent_sums * c.cycle_ns / 2, _reading(x, c))
 
 
 def _reading(x: Contraction, c: costs.Costs) -> float:

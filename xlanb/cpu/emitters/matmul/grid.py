@@ -25,6 +25,7 @@ from xlanb.codegen.places import displaced
 from xlanb.codegen.routines import routine, table, word
 from xlanb.codegen.types import I64, PTR
 from xlanb.codegen.values import Value
+from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis
 from xlanb.lazy_dataclass import dataclass
 
 _SPAN, _HEAD = 6, 2
@@ -46,6 +47,12 @@ class Span:
     def blocks(self) -> int:
         """The number of blocks."""
         return -(-self.size // self.step)
+
+
+def span_of(x: Contraction, axis: ContractionAxis, step: int = 1) -> Span:
+    """An axis of a contraction in blocks of `step` elements."""
+    strides = (axis.a * x.a_type.byte_size, axis.b * x.b_type.byte_size, axis.c * x.c_type.byte_size)
+    return Span(axis.size, step, strides)
 
 
 @dataclass(frozen=True, slots=True)

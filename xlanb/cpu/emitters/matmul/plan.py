@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from xlanb.codegen import costs
 from xlanb.codegen.elements import part
-from xlanb.cpu.emitters.copies import Copy
+from xlanb.cpu.emitters.copies import PAGE, Copy
 from xlanb.cpu.emitters.matmul.blocks import Blocks, blocks_of
 from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis, count
 from xlanb.cpu.emitters.matmul.lanes import can_load, can_store, can_sum
@@ -32,8 +32,6 @@ _IN_SEQUENCE = 64
 """The most products of a batch of bf16 for which tiles pay, though threads share only each one."""
 _PAGED = 64
 """The least number of lines at which cache set conflicts matter."""
-_PAGE = 2048
-"""Lines at a multiple of this many bytes map to few cache sets."""
 _LONG = 3072
 """Lines of this many bytes are long enough to be read in strips."""
 
@@ -185,9 +183,8 @@ def _wants_blocks(x: Contraction) -> bool:
         return True
     is_odd = has_pairs(x) and x.depth[-1].size % 2 == 1  # other tiles then cannot read pairs from panels
     in_order = x.columns[-1].b != 1 and (most_columns(x) >= 2 * _PANEL or x.row_count <= common.paged_rows)
-    b_bytes = x.depth_count * x.column_count * x.type.byte_size
     is_huge = not in_order and x.products >= common.huge_products
-    is_large = x.columns[-1].b == 1 and b_bytes >= common.blocked_bytes
+    is_large = x.columns[-1].b == 1 and _b_bytes(x) >= common.blocked_bytes
     return is_huge or is_large or is_odd or not _fits_panels(x) or _wants_a(x)
 
 
@@ -199,8 +196,7 @@ def _wants_strips(x: Contraction) -> bool:
     column, depth = x.columns[0], x.depth[0]
     if not x.a_type is x.b_type is x.type or not x.type.is_floating or column.a or (column.b, column.c) != (1, 1):
         return False
-    is_large = depth.size * column.size * size >= common.strip_bytes
-    return is_large and x.row_count <= common.strip_rows and depth.b * size >= _LONG
+    return _b_bytes(x) >= common.strip_bytes and x.row_count <= common.strip_rows and depth.b * size >= _LONG
 
 
 def _is_across(x: Contraction) -> bool:
@@ -227,7 +223,7 @@ def _shares_sets(x: Contraction) -> bool:
         return False
     common, size, depth = costs.COMMON, x.type.byte_size, x.depth[-1]
     few = _PAGED <= x.depth_count <= common.first_cache_sets * common.first_cache_ways // 2
-    apart = depth.b * size % (2 * _PAGE) == 0 or (depth.a * size % _PAGE == 0 == depth.b * size % _PAGE)
+    apart = depth.b * size % (2 * PAGE) == 0 or (depth.a * size % PAGE == 0 == depth.b * size % PAGE)
     return few and x.columns[-1].b == 1 and apart
 
 
@@ -235,7 +231,7 @@ def _wants_b(x: Contraction) -> bool:
     """Whether b must be copied: no vector loads, widened for many rows, or too large in place."""
     if x.columns[-1].b != 1 or (x.b_type is not x.type and x.row_count > _LANES):
         return True
-    large = x.depth_count * x.column_count * x.type.byte_size >= costs.COMMON.copied_bytes
+    large = _b_bytes(x) >= costs.COMMON.copied_bytes
     return large and x.row_count >= (costs.COMMON.copied_panel_rows if _fits_panels(x) else costs.COMMON.copied_rows)
 
 
@@ -259,17 +255,21 @@ def _wants_a(x: Contraction) -> bool:
         return False
     if has_pairs(x):
         return x.depth[-1].a != 1
-    return x.a_type is not x.type or (_is_large(x) and _is_dense(x) and x.depth[-1].a * x.type.byte_size >= _PAGE)
+    return x.a_type is not x.type or (_is_large(x) and _is_dense(x) and x.depth[-1].a * x.type.byte_size >= PAGE)
 
 
 def _is_large(x: Contraction) -> bool:
     """Whether the cost of copies is small compared with the products."""
-    size = x.depth_count * x.column_count * x.type.byte_size
     return (
         x.row_count >= costs.COMMON.copied_rows
-        and size >= costs.COMMON.copied_bytes
+        and _b_bytes(x) >= costs.COMMON.copied_bytes
         and x.column_count >= costs.COMMON.copied_rows
     )
+
+
+def _b_bytes(x: Contraction) -> int:
+    """Bytes of b for one of a batch, in the type of the sums."""
+    return x.depth_count * x.column_count * x.type.byte_size
 
 
 def _is_dense(x: Contraction) -> bool:
@@ -319,7 +319,7 @@ def _packed(
     to = x.b_type if has_pairs(x) else x.type
     inner, outer = ([axis for axis in axes if axis.b] for axes in (inner, outer))
     line = -(-count(inner) // _LANES) * _LANES
-    if line * x.type.byte_size % _PAGE == 0:
+    if line * x.type.byte_size % PAGE == 0:
         line += _LANES
     steps: dict[ContractionAxis, int] = {}
     for axes, step in ((inner, 1), (outer, line)):

@@ -16,6 +16,9 @@ ROUTINE = (
     Parameter(PTR, "p", "noalias readonly"),
 )
 
+LINE = 64
+"""Bytes of a cache line."""
+
 
 def types_text(*types: PrimitiveType) -> str:
     """Element types as part of a routine's name; one if all are the same."""

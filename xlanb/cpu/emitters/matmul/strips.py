@@ -29,9 +29,18 @@ from xlanb.codegen.types import PTR
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.copies import Copy, moves
 from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis
-from xlanb.cpu.emitters.matmul.grid import Span, Work, context_of, emit_grid, even, positions, walk_routine, walk_table
+from xlanb.cpu.emitters.matmul.grid import (
+    Work,
+    context_of,
+    emit_grid,
+    even,
+    positions,
+    span_of,
+    walk_routine,
+    walk_table,
+)
 from xlanb.cpu.emitters.matmul.lanes import Lanes, lanes_of
-from xlanb.cpu.emitters.matmul.shared import ROUTINE, types_text
+from xlanb.cpu.emitters.matmul.shared import LINE, ROUTINE, types_text
 from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
@@ -47,8 +56,6 @@ _FEWER = 16
 """Lines of such a b in a slice; half as many for a single row."""
 _STRIP = 3072
 """Bytes of a line in a strip, at most; a third more for a single row."""
-_LINE = 64
-"""Bytes of a cache line."""
 _HEAD = 10
 
 
@@ -109,14 +116,11 @@ def strips_of(x: Contraction, target: CodegenTarget) -> Strips | None:
     return Strips(tile, columns, min(lines, x.depth[0].size))
 
 
-def emit_strips(f: Function, x: Contraction, s: Strips, places: tuple[Value, Value, Value], nanoseconds: float) -> None:
-    """Emit a product in strips, which takes `nanoseconds` of one thread."""
-    column = x.columns[0]
-    sizes = x.a_type.byte_size, x.b_type.byte_size, x.c_type.byte_size
-    spans = [Span(y.size, 1, (y.a * sizes[0], y.b * sizes[1], y.c * sizes[2])) for y in x.batch]
-    spans.append(Span(column.size, s.columns, (0, column.b * sizes[1], column.c * sizes[2])))
-    name = strip_routine(f.module, s.tile)
-    emit_grid(f, spans, Work(name, _strip_table(f, x, s), places, nanoseconds / positions(spans)))
+def emit_strips(f: Function, x: Contraction, s: Strips, places: tuple[Value, Value, Value], reading_ns: float) -> None:
+    """Emit a product in strips, whose operands one thread reads in `reading_ns`."""
+    spans = [*(span_of(x, axis) for axis in x.batch), span_of(x, x.columns[0], s.columns)]
+    nanoseconds = max(reading_ns, x.products / s.tile.width * f.target.costs.cycle_ns) / positions(spans)
+    emit_grid(f, spans, Work(strip_routine(f.module, s.tile), _strip_table(f, x, s), places, nanoseconds))
 
 
 def _strip_table(f: Function, x: Contraction, s: Strips) -> list[int | str]:
@@ -141,8 +145,9 @@ def _emit(f: Function, tile: StripTile) -> None:
     places, line = [k * tile.width for k in range(tile.vectors)], tile.columns * item
     sum_row = tiles * line
     ahead = lines * b_step
-    sums = f.stack_bytes((groups * tile.rows + tile.last) * sum_row)
-    with f.carried((groups * tile.rows + tile.last) * tiles, [sums], guarded=True) as loop:
+    count_of_rows = groups * tile.rows + tile.last
+    sums = f.stack_bytes(count_of_rows * sum_row)
+    with f.carried(count_of_rows * tiles, [sums], guarded=True) as loop:
         for k in places:
             v.store(tile.type, loop.values[0], k, f.zero(v.kind))
         loop.next = [displaced(loop.values[0], line)]
@@ -157,7 +162,7 @@ def _emit(f: Function, tile: StripTile) -> None:
             columns = [v.load(tile.type, here, k) for k in places]
             if tile.rows > 1:  # a single row only waits for memory
                 following = displaced(here, ahead)
-                for k in range(0, line, _LINE):
+                for k in range(0, line, LINE):
                     f.prefetch(displaced(following, k), locality=2)
             factors = [v.broadcast(tile.type, displaced(row, at), 0) for row in lefts]
             products = [(factor, column) for factor in factors for column in columns]

@@ -36,7 +36,7 @@ from xlanb.cpu.emitters.matmul.contraction import Contraction
 from xlanb.cpu.emitters.matmul.grid import PART, share
 from xlanb.cpu.emitters.matmul.lanes import Lanes, lanes_of
 from xlanb.cpu.emitters.matmul.packing import WORDS, Packing, packing_routine
-from xlanb.cpu.emitters.matmul.shared import types_text
+from xlanb.cpu.emitters.matmul.shared import LINE, types_text
 from xlanb.cpu.emitters.matmul.slices import Slices, divided, filled, pack, set_word
 from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
@@ -49,7 +49,6 @@ _WIDER = ((8, 3), (6, 4))
 _UNROLL = 4
 _AHEAD = 8
 """Lines that are prefetched ahead of the one being copied."""
-_LINE = 64
 
 
 # -- the tile --------------------------------------------------------------------------------------
@@ -66,7 +65,7 @@ _TILE = (
 
 @dataclass(frozen=True)
 class BlockTile:
-    """The micro-kernel: panels of a and b over `depth` lines, `rows` by two vectors of sums.
+    """The micro-kernel: panels of a and b over `depth` lines, `rows` by `vectors` of sums.
 
     If it `copies`, each iteration also copies a line of the next panel of b, from `source` on, with
     `step` bytes between lines.
@@ -131,7 +130,7 @@ def _emit_tile(tile: BlockTile, f: Function) -> None:
             if copied and unroll == each:
                 advanced = _copied(f, v, tile.vectors, advanced, source_step)
             if fetches:
-                for at in range(0, tile.vectors * tile.width * tile.to.byte_size, _LINE):
+                for at in range(0, tile.vectors * tile.width * tile.to.byte_size, LINE):
                     f.prefetch(displaced(pc, at), for_write=True)
                 pc = displaced(pc, c_step)
             for u in range(unroll):
