@@ -27,6 +27,7 @@ def stripped(monkeypatch):
     """Multiply in strips whatever can be."""
     monkeypatch.setattr(costs, "COMMON", costs.COMMON.replace(strip_bytes=0))
     monkeypatch.setattr(plans, "_LONG", 0)
+    monkeypatch.setattr(plans, "_LONG_ENOUGH", 0)
     plans.plan.cache_clear()
     yield
     plans.plan.cache_clear()
@@ -56,6 +57,37 @@ def test_batches(check, stripped):
     assert "xlanb.strip" in check(text, [(3, 5, 40), (3, 40, 150)]).llvm_ir
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "result", "window", "is_stripped"),
+    [
+        ((1, 7, 7, 64), (3, 3, 64, 128), (1, 7, 7, 128), "size=3x3 pad=1_1x1_1", True),
+        ((1, 5, 9, 37), (3, 3, 37, 150), (1, 3, 9, 150), "size=3x3 stride=2x1 pad=1_1x1_1", True),
+        ((1, 6, 6, 40), (2, 2, 40, 128), (1, 4, 3, 128), "size=2x2 rhs_dilate=2x3", True),
+        ((1, 4, 4, 33), (3, 3, 33, 128), (1, 6, 6, 128), "size=3x3 pad=2_2x2_2 rhs_reversal=1x1", False),
+        ((1, 8, 8, 9), (3, 3, 9, 128), (1, 6, 6, 128), "size=3x3", False),
+    ],
+)
+def test_pixels_and_windows(check, stripped, a, b, result, window, is_stripped):
+    x, y, r = (f"f32{list(dimensions)}".replace(" ", "") for dimensions in (a, b, result))
+    text = f"""ENTRY e {{
+ x = {x} parameter(0)
+ y = {y} parameter(1)
+ ROOT r = {r} convolution(x, y), window={{{window}}}, dim_labels=b01f_01io->b01f
+}}
+"""
+    assert ("xlanb.strip" in check(text, [a, b]).llvm_ir) == is_stripped
+
+
+def test_depth_of_two_axes(check, stripped):
+    text = """ENTRY e {
+ x = f32[40,6,4] parameter(0)
+ y = f32[4,40,150] parameter(1)
+ ROOT r = f32[6,150] dot(x, y), lhs_contracting_dims={2,0}, rhs_contracting_dims={0,1}
+}
+"""
+    assert "xlanb.strip" in check(text, [(40, 6, 4), (4, 40, 150)]).llvm_ir
+
+
 def test_slices_whose_lines_share_sets_of_the_cache(check, stripped, monkeypatch):
     monkeypatch.setattr(strips, "_FAR", 1024)
     for m in (1, 12):
@@ -73,7 +105,9 @@ def test_not_a_number_and_infinity_stay_where_they_are(build, stripped):
     [
         ((1, 1024, 1024), ("f32",) * 3, False, True),
         ((32, 1024, 1024), ("f32",) * 3, False, True),
-        ((8, 2048, 512), ("f32",) * 3, False, False),
+        ((4, 2048, 512), ("f32",) * 3, False, False),
+        ((8, 2048, 512), ("f32",) * 3, False, True),
+        ((8, 4096, 256), ("f32",) * 3, False, False),
         ((8, 256, 1024), ("f32",) * 3, False, False),
         ((96, 1024, 1024), ("f32",) * 3, False, False),
         ((8, 1024, 1024), ("f32",) * 3, True, False),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 
 from xlanb.codegen import costs
 from xlanb.codegen.elements import part
@@ -30,10 +31,14 @@ _PANEL = 32
 """Columns of a copy's panels."""
 _IN_SEQUENCE = 64
 """The most products of a batch of bf16 for which tiles pay, though threads share only each one."""
+_STRETCH = 32
+"""The least elements of a row of a at even distances for strips to pay."""
 _PAGED = 64
 """The least number of lines at which cache set conflicts matter."""
 _LONG = 3072
 """Lines of this many bytes are long enough to be read in strips."""
+_LONG_ENOUGH, _SEVERAL = 2048, 8
+"""The same for several rows, and how many those are."""
 
 
 @dataclass(frozen=True)
@@ -191,12 +196,17 @@ def _wants_blocks(x: Contraction) -> bool:
 def _wants_strips(x: Contraction) -> bool:
     """Whether few rows are multiplied by a large b of long lines."""
     common, size = costs.COMMON, x.type.byte_size
-    if len(x.rows) > 1 or not len(x.columns) == len(x.depth) == 1 or x.is_complex:
+    if len(x.columns) != 1 or not x.depth or x.is_complex:
         return False
-    column, depth = x.columns[0], x.depth[0]
+    column, depth = x.columns[0], x.depth[-1]
     if not x.a_type is x.b_type is x.type or not x.type.is_floating or column.a or (column.b, column.c) != (1, 1):
         return False
-    return _b_bytes(x) >= common.strip_bytes and x.row_count <= common.strip_rows and depth.b * size >= _LONG
+    if any(outer.b != inner.b * inner.size for outer, inner in pairwise(x.depth)):
+        return False  # lines of b are not evenly apart
+    if len(x.depth) > 1 and depth.size < _STRETCH:
+        return False
+    least = _LONG_ENOUGH if x.row_count >= _SEVERAL else _LONG
+    return _b_bytes(x) >= common.strip_bytes and x.row_count <= common.strip_rows and depth.b * size >= least
 
 
 def _is_across(x: Contraction) -> bool:

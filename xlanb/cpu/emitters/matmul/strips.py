@@ -11,23 +11,31 @@ a power of two apart moreover map to few sets of the caches. A strip's sums are 
 thread that computes them. The routine's table:
 
     walk                the routine that loops over blocks
-    lines, rest, steps  lines of a slice, of the last slice; slices
-    a, b                bytes between elements of a row of a, between lines of b
-    tiles, a            tiles of rows before the last; bytes between rows of a
-    tiles               tiles of a line in the strip
-    copies, ...         blocks of the copy to the result; the table of the loop over them
+    lines, rest, steps  lines of a slice, of the last slice; slices of the innermost axis of depth
+    stretches           positions in the other axes of depth
+    a, b                bytes between elements of that axis in a, between lines of b
+    groups, tiles       tiles of rows before the last; tiles of a line in the strip
+    offset, copies      bytes to the table of the copy to the result; blocks of the copy
+    stretches...        bytes of a to each position in the other axes
+    rows...             bytes of a to each row
+    ...                 the table of the loop that copies
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
 
 from xlanb.codegen.function import Function
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import CodegenTarget, ModuleBuilder
 from xlanb.codegen.places import displaced
 from xlanb.codegen.routines import routine, word
-from xlanb.codegen.types import PTR
+from xlanb.codegen.types import I64, PTR
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.copies import Copy, moves
+from xlanb.cpu.emitters.matmul.blocking import step_cycles
 from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis
 from xlanb.cpu.emitters.matmul.grid import (
     Work,
@@ -47,7 +55,7 @@ from xlanb.shape import PrimitiveType
 _VECTORS = 8
 """Vectors of a tile, at most."""
 _ROWS = 8
-"""Rows of a tile, at most."""
+"""Rows of a tile, at most, unless more and fewer vectors divide a product with less in vain."""
 _LINES = 32
 """Lines of b in a slice: no more streams than are prefetched, and they stay near for all rows."""
 _FAR = 8192
@@ -56,7 +64,7 @@ _FEWER = 16
 """Lines of such a b in a slice; half as many for a single row."""
 _STRIP = 3072
 """Bytes of a line in a strip, at most; a third more for a single row."""
-_HEAD = 10
+_HEAD = 11
 
 
 @dataclass(frozen=True)
@@ -95,25 +103,41 @@ class Strips:
 
 def strips_of(x: Contraction, target: CodegenTarget) -> Strips | None:
     """The strips of a product; None if there are too few columns for a tile."""
-    width, item, size = lanes_of(target, x.type.bits), x.type.byte_size, x.columns[0].size
-    rows = even(x.row_count, min(_ROWS, target.vector_registers * 3 // 8))
-    last = (x.row_count - 1) % rows + 1
-    vectors = _VECTORS if rows == 1 else min(_VECTORS, (target.vector_registers - 2) // (rows + 1))
-    tile = StripTile(rows, last, vectors, width, x.type)
-    if size < tile.columns:
-        return None
+    size = x.columns[0].size
+    options = [_strips(x, tile, target) for tile in _tiles(x, target) if tile.columns <= size]
 
-    def work(columns: int) -> tuple[int, int]:
-        """The columns that the busiest thread computes; those of the last strip may be repeated."""
-        count = -(-size // columns)
-        return -(-count // target.threads) * columns, -columns
+    def cycles(s: Strips) -> float:
+        """The cycles of a line of b in the busiest thread, columns that are repeated included."""
+        step = step_cycles(s.tile.rows, s.tile.vectors, target.costs, is_far=True)
+        return step * -(-x.row_count // s.tile.rows) * _busiest(size, s.columns, target) / s.tile.columns
 
-    is_single = x.row_count == 1
+    return min(options, key=cycles, default=None)
+
+
+def _tiles(x: Contraction, target: CodegenTarget) -> Iterator[StripTile]:
+    """Yield the tiles whose sums and operands fit the registers."""
+    registers, width = target.vector_registers, lanes_of(target, x.type.bits)
+    for most in (min(_ROWS, registers * 3 // 8), registers * 13 // 32):
+        rows = even(x.row_count, most)
+        vectors = _VECTORS if rows == 1 else min(_VECTORS, (registers - 2) // (rows + 1))
+        yield StripTile(rows, (x.row_count - 1) % rows + 1, vectors, width, x.type)
+
+
+def _strips(x: Contraction, tile: StripTile, target: CodegenTarget) -> Strips:
+    """Strips of whole tiles, as evenly as threads can share them."""
+    item, size, is_single = x.type.byte_size, x.columns[0].size, x.row_count == 1
     widest = (_STRIP * 4 // 3 if is_single else _STRIP) // item
     most = min(widest, size) // tile.columns
-    columns = min(range((most + 1) // 2 * tile.columns, most * tile.columns + 1, tile.columns), key=work)
-    lines = _LINES if x.depth[0].b * item % _FAR else _FEWER // 2 if is_single else _FEWER
-    return Strips(tile, columns, min(lines, x.depth[0].size))
+    options = range((most + 1) // 2 * tile.columns, most * tile.columns + 1, tile.columns)
+    columns = min(options, key=lambda n: (_busiest(size, n, target), -n))
+    lines = _LINES if x.depth[-1].b * item % _FAR else _FEWER // 2 if is_single else _FEWER
+    return Strips(tile, columns, min(lines, x.depth[-1].size))
+
+
+def _busiest(size: int, columns: int, target: CodegenTarget) -> int:
+    """The columns that the busiest thread computes; those of the last strip may be repeated."""
+    count = -(-size // columns)
+    return -(-count // target.threads) * columns
 
 
 def emit_strips(f: Function, x: Contraction, s: Strips, places: tuple[Value, Value, Value], reading_ns: float) -> None:
@@ -124,13 +148,23 @@ def emit_strips(f: Function, x: Contraction, s: Strips, places: tuple[Value, Val
 
 
 def _strip_table(f: Function, x: Contraction, s: Strips) -> list[int | str]:
-    row, depth, item = x.rows[0] if x.rows else ContractionAxis(1), x.depth[0], x.type.byte_size
-    sums = (ContractionAxis(row.size, s.columns, 0, row.c), ContractionAxis(s.columns, 1, 0, x.columns[0].c))
-    copy = moves(f, Copy(sums, x.type, x.c_type))
+    depth, item = x.depth[-1], x.type.byte_size
+    sums = [ContractionAxis(s.columns, 1, 0, x.columns[0].c)]
+    for row in reversed(x.rows):
+        sums.insert(0, ContractionAxis(row.size, prod(axis.size for axis in sums), 0, row.c))
+    copy = moves(f, Copy(tuple(sums), x.type, x.c_type))
     steps = -(-depth.size // s.lines)
-    words = [s.lines, depth.size - (steps - 1) * s.lines, steps, depth.a * item, depth.b * item]
-    words += [-(-row.size // s.tile.rows) - 1, row.a * item, s.columns // s.tile.columns, positions(copy.spans)]
+    stretches, rows = (_offsets(axes, item) for axes in (x.depth[:-1], x.rows))
+    words = [s.lines, depth.size - (steps - 1) * s.lines, steps, len(stretches), depth.a * item, depth.b * item]
+    words += [-(-len(rows) // s.tile.rows) - 1, s.columns // s.tile.columns]
+    words += [8 * (_HEAD + len(stretches) + len(rows)), positions(copy.spans), *stretches, *rows]
     return [f"@{walk_routine(f.module)}", *words, *walk_table(copy.spans, copy.name, copy.words)]
+
+
+def _offsets(axes: Sequence[ContractionAxis], item: int) -> list[int]:
+    """The bytes of a to each position in some axes, the last the fastest."""
+    places = product(*([n * x.a for n in range(x.size)] for x in axes))
+    return [sum(place) * item for place in places]
 
 
 def strip_routine(module: ModuleBuilder, tile: StripTile) -> str:
@@ -140,7 +174,7 @@ def strip_routine(module: ModuleBuilder, tile: StripTile) -> str:
 
 def _emit(f: Function, tile: StripTile) -> None:
     a, b, c, p = map(f.argument, ROUTINE)
-    lines, rest, steps, a_step, b_step, groups, a_row, tiles, copies = (word(p, k) for k in range(1, _HEAD))
+    lines, rest, steps, stretches, a_step, b_step, groups, tiles, offset, copies = (word(p, k) for k in range(1, _HEAD))
     v, item = Lanes(f, tile.type, tile.width), tile.type.byte_size
     places, line = [k * tile.width for k in range(tile.vectors)], tile.columns * item
     sum_row = tiles * line
@@ -152,39 +186,45 @@ def _emit(f: Function, tile: StripTile) -> None:
             v.store(tile.type, loop.values[0], k, f.zero(v.kind))
         loop.next = [displaced(loop.values[0], line)]
 
-    def add(rows: int, left: Value, right: Value, to: Value, count: Value) -> None:
+    def add(rows: Sequence[Value], right: Value, to: Value, length: Value) -> None:
         """Add the products of a part of a slice of some rows and of a tile of b."""
-        lefts = [displaced(left, a_row * r) for r in range(rows)]
-        targets = [(displaced(to, sum_row * r), k) for r in range(rows) for k in places]
-        state = [f.zero(count.type), right, *(v.load(tile.type, row, k) for row, k in targets)]
-        with f.carried(count, state, guarded=True) as loop:
+        targets = [(displaced(to, sum_row * r), k) for r in range(len(rows)) for k in places]
+        state = [f.zero(length.type), right, *(v.load(tile.type, row, k) for row, k in targets)]
+        with f.carried(length, state, guarded=True) as loop:
             at, here, *totals = loop.values
             columns = [v.load(tile.type, here, k) for k in places]
             if tile.rows > 1:  # a single row only waits for memory
                 following = displaced(here, ahead)
                 for k in range(0, line, LINE):
                     f.prefetch(displaced(following, k), locality=2)
-            factors = [v.broadcast(tile.type, displaced(row, at), 0) for row in lefts]
+            factors = [v.broadcast(tile.type, displaced(row, at), 0) for row in rows]
             products = [(factor, column) for factor in factors for column in columns]
             made = [x.times_plus(y, total) for (x, y), total in zip(products, totals, strict=True)]
             loop.next = [at + a_step, displaced(here, b_step), *made]
         for (row, k), total in zip(targets, loop.values[2:], strict=True):
             v.store(tile.type, row, k, total)
 
-    def across(rows: int, left: Value, right: Value, to: Value, count: Value) -> None:
+    def across(count: int, left: Value, offsets: Value, right: Value, to: Value, length: Value) -> None:
+        """Add the products of a part of a slice of `count` rows and of all tiles of a line."""
+        rows = [displaced(left, word(offsets, r)) for r in range(count)]
         with f.carried(tiles, [right, to], guarded=True) as loop:
             here, there = loop.values
-            add(rows, left, here, there, count)
+            add(rows, here, there, length)
             loop.next = [displaced(here, line), displaced(there, line)]
 
-    with f.carried(steps, [a, b], guarded=True) as slices:
-        left, right = slices.values
-        count = f.value(slices.index).equals(steps - 1).select(rest, lines)
-        with f.carried(groups, [left, sums], guarded=True) as loop:
-            here, there = loop.values
-            across(tile.rows, here, right, there, count)
-            loop.next = [displaced(here, a_row * tile.rows), displaced(there, sum_row * tile.rows)]
-        across(tile.last, loop.values[0], right, loop.values[1], count)
-        slices.next = [displaced(left, lines * a_step), displaced(right, ahead)]
+    first = Pointer(p, I64).address(_HEAD)
+    rows = displaced(first, stretches * 8)
+    with f.carried(stretches, [b], guarded=True) as outer:
+        begin = displaced(a, Pointer(first, I64)[outer.index])
+        with f.carried(steps, [begin, outer.values[0]], guarded=True) as slices:
+            left, right = slices.values
+            length = f.value(slices.index).equals(steps - 1).select(rest, lines)
+            with f.carried(groups, [rows, sums], guarded=True) as loop:
+                here, there = loop.values
+                across(tile.rows, left, here, right, there, length)
+                loop.next = [displaced(here, 8 * tile.rows), displaced(there, sum_row * tile.rows)]
+            across(tile.last, left, loop.values[0], right, loop.values[1], length)
+            slices.next = [displaced(left, lines * a_step), displaced(right, length * b_step)]
+        outer.next = [slices.values[1]]
     walk, zero = Pointer(p, PTR)[0], f.zero(copies.type)
-    f.call_pointer(walk, context_of(displaced(p, 8 * _HEAD), sums, sums, c), zero, copies, zero)
+    f.call_pointer(walk, context_of(displaced(p, offset), sums, sums, c), zero, copies, zero)
