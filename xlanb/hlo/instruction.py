@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from xlanb.display import Displayable
 from xlanb.hlo.async_chain import wrapped_computation
@@ -17,7 +17,6 @@ from xlanb.tracing import observers
 if TYPE_CHECKING:
     from xlanb.hlo.computation import HloComputation
 
-R = TypeVar("R", bound=Hashable)
 
 _UIDS = count(1)
 _CONSTRAINED = frozenset((HloOpcode.ALL_REDUCE, HloOpcode.ALL_GATHER, HloOpcode.ALL_TO_ALL))
@@ -248,20 +247,19 @@ class HloInstruction(Displayable):
             self._record = made
         return made
 
-    def unreported(self, reports: Sequence[R]) -> Sequence[R]:
-        """Those that were not reported to the current observers since the last change.
+    def seen(self) -> tuple[InstructionRecord, int]:
+        """The snapshot, and the number of users, which it does not tell."""
+        record = self._record
+        return self.record() if record is None else record, len(self._users)
 
-        Marks them as reported.
-        """
-        last, audience = self._reported, observers()
-        if last is None or last[0] is not self._record or last[1] is not audience:
-            self._reported = self.record(), audience, reports
-            return reports
-        before = last[2]
-        new = [r for r in reports if r not in before]
-        if new:
-            self._reported = last[0], audience, (*before, *new)
-        return new
+    def reported(self) -> Sequence[object]:
+        """What was reported to the current observers since the last change."""
+        last = self._reported
+        return last[2] if last is not None and last[0] is self._record and last[1] is observers() else ()
+
+    def report(self, reports: Sequence[object]) -> None:
+        """Mark as reported to the current observers."""
+        self._reported = self.record(), observers(), (*self.reported(), *reports)
 
     def __str__(self) -> str:
         return self.record().text

@@ -30,7 +30,7 @@ def captured(values: Iterable[Any]) -> tuple[Any, ...]:
     found: list[Any] = []
     for value in values:
         if value.__class__ is HloInstruction:
-            found += (value.record(), value.user_count)
+            found += value.seen()
         else:
             found += (None, getattr(value, "is_layout_sensitive", None))
     return tuple(found)

@@ -146,7 +146,8 @@ class Rule:
             self._asked
         ):  # same as first_failing, inlined: it runs a hundred thousand times in a compilation
             if not (holds(*[scope[w] for w in wants]) if only is None else holds(scope[only])):
-                if is_observed() and scope["root"].unreported((self.failures[n],)):
+                if is_observed() and (failure := self.failures[n]) not in scope["root"].reported():
+                    scope["root"].report((failure,))
                     self.explain(scope, n)
                 return False
         return True
@@ -303,18 +304,13 @@ class FlatRule:
 
 
 def _tell(root: HloInstruction, options: Any, failures: Sequence[GuardFailure]) -> None:
-    """Report the rules over one root whose guards failed.
-
-    Those that were already reported for this unchanged root are left out.
-    """
-    failed = root.unreported(failures)
-    if not failed:
-        return
+    """Report rules over one root whose guards failed."""
+    root.report(failures)
     asked = asked_names()
     if not asked or root.name not in asked:
-        emit_deferred(_FailedRules(failed, current_cause().pass_name, root, options))
+        emit_deferred(_FailedRules(failures, current_cause().pass_name, root, options))
         return
-    for failure in failed:
+    for failure in failures:
         if failure.rule.flat is not None:
             failure.rule.explain(failure.rule.flat.scope(root, options), failure.at)
 
@@ -464,6 +460,7 @@ class RuleSet:
         """Apply the first of `rules` that fires on `root`; return whether one did."""
         values = (*root.operands, options, root)
         observed = is_observed()
+        reported = root.reported() if observed else ()
         failures: list[GuardFailure] = []
         for r in rules:
             flat = r.flat
@@ -481,8 +478,8 @@ class RuleSet:
                     continue
                 failed = flat.first_failing(values)
                 if failed is not None:
-                    if observed:
-                        failures.append(r.failures[failed])
+                    if observed and (failure := r.failures[failed]) not in reported:
+                        failures.append(failure)
                     continue
                 scope = flat.scope(root, options)
                 if failures:
