@@ -11,7 +11,7 @@ import pytest
 
 import xlanb
 from xlanb.notebook.explore import explore
-from xlanb.view.page import saved_html, whole_page
+from xlanb.view.page import view_html, whole_page
 
 sys.path.insert(0, str(Path(__file__).parent))
 from stepper import opened
@@ -54,7 +54,7 @@ def stepper(context, tmp_path, trace):
     widget = explore(trace, stage=0, pane="Graph")
     widget.overlay({"t": 3.5, "c": 1.0}, "mine")
     path = tmp_path / "page.html"
-    path.write_text(whole_page(saved_html(widget.saved_payload, widget.traces, widget.ident), "page"), encoding="utf-8")
+    path.write_text(whole_page(view_html(widget.saved_payload, ""), "page"), encoding="utf-8")
     with opened(context, path) as stepper:
         stepper.button("fold").click()
         group(stepper, "first").wait_for()

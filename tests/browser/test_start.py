@@ -10,7 +10,7 @@ import pytest
 import xlanb
 from tests.programs import TWO_SUMS
 from xlanb.notebook.explore import explore
-from xlanb.view.page import saved_html, whole_page
+from xlanb.view.page import view_html, whole_page
 
 sys.path.insert(0, str(Path(__file__).parent))
 from stepper import opened
@@ -30,8 +30,7 @@ def page_of(context, tmp_path, trace):
         if overlay:
             widget.overlay(overlay, "mine")
         path = tmp_path / "page.html"
-        html = saved_html(widget.saved_payload, widget.traces, widget.ident)
-        path.write_text(whole_page(html, "page"), encoding="utf-8")
+        path.write_text(whole_page(view_html(widget.saved_payload, ""), "page"), encoding="utf-8")
         return opened(context, path)
 
     return page
