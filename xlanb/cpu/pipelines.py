@@ -84,7 +84,7 @@ _XLA: tuple[Row, ...] = (
     (
         "HLO_passes_after_layout_assignment",
         (
-            "reshape-decomposer attention-fusion[default] row-fusion[default] fusion "
+            "reshape-decomposer attention-fusion[default] gemv-to-reduce[default] row-fusion[default] fusion "
             "sibling-fusion[default] fusion-wrapper",
             "cpu-all-reduce-combiner tuple-simplifier[0.10.2,0.12]",
             ("simplification_after_layout_assignment*", ("algsimp@layout dce cse@layout",)),
@@ -145,6 +145,8 @@ ADDED: Mapping[str, str] = {
     "step; XLA has no such pass",
     "attention-fusion": "our code generator has a kernel for attention in one pass; XLA:CPU writes all "
     "scores to memory",
+    "gemv-to-reduce": "our kernels of products read a matrix from memory, our sums compute it on the way; XLA:CPU "
+    "fuses such a matrix into the product",
     "row-fusion": "our code generator compiles computations along the same rows into one kernel; XLA:CPU "
     "has no such pass",
     "all-reduce-simp": "it removes runtime calls on one device; XLA runs it for several devices",
@@ -185,6 +187,7 @@ _VARIANTS: Mapping[str, Mapping[str, object]] = {
     "dot_decomposer@own": {"keeps_order": True},
     "layout-assignment@own": {"any_dots": True},
     "dot-library-rewriter@0.12": {"bf16_dots": True, "large_bitcasts": True},
+    "transpose-folding@own": {"vectors": True},
     "fusion@0.12": {"rows_by_bytes": True},
     "fusion-wrapper@0.12": {"rows_by_bytes": True},
     "fusion@own": {"max_copies": _MAX_COPIES, "cuts_rows": True, "separate_loops": True, "reads_stored": True},
@@ -196,6 +199,7 @@ _OPTIONS: Mapping[str, Mapping[str, str]] = {
         "dot_decomposer": "dot_decomposer@own",
         "fusion": "fusion@own",
         "layout-assignment": "layout-assignment@own",
+        "transpose-folding": "transpose-folding@own",
     },
     "0.12": {
         "algsimp": "algsimp@0.12",

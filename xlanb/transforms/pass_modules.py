@@ -43,6 +43,7 @@ dots.dot_dimension_merger                  dot_dimension_merger
 dots.dot_library_rewriter                  dot-library-rewriter
 dots.dot_merger                            dot-merger                          dot
 dots.gemv_rewriter                         gemv-rewriter
+dots.gemv_to_reduce                        gemv-to-reduce                      dot
 dots.transpose_folding                     transpose-folding                   transpose
 dynamic.dynamic_dimension_simplifier       dynamic-dimension-simplifier
 dynamic.dynamic_padder                     dynamic_padder

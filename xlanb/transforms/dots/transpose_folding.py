@@ -30,26 +30,28 @@ from xlanb.transforms.reason import reason
 class TransposeFolding(HloPass):
     """Makes dots read untransposed operands; with `convolutions` convolutions too.
 
-    Without `any_matrices` batch dimensions must keep their positions.
+    Without `any_matrices` batch dimensions must keep their positions. Without `vectors` a product
+    with a vector keeps its transposed matrix, as in XLA:CPU.
     """
 
     name = "transpose-folding"
     triggers = frozenset((HloOpcode.TRANSPOSE,))
     any_matrices: bool = False
     convolutions: bool = False
+    vectors: bool = False
 
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):
             for i in c.post_order():
                 if i.opcode is HloOpcode.DOT:
-                    _fold(i, any_matrices=self.any_matrices)
+                    _fold(i, any_matrices=self.any_matrices, vectors=self.vectors)
                 elif i.opcode is HloOpcode.CONVOLUTION and self.convolutions:
                     _fold_into_convolution(i)
 
 
 @reason("dot(transpose(A), B) => dot(A, B) with permuted dimension numbers")
-def _fold(dot: HloInstruction, *, any_matrices: bool) -> None:
-    if any(o.array_shape.rank < 2 for o in dot.operands[:2]):
+def _fold(dot: HloInstruction, *, any_matrices: bool, vectors: bool) -> None:
+    if not vectors and any(o.array_shape.rank < 2 for o in dot.operands[:2]):
         return
     for n, side in enumerate(("lhs", "rhs")):
         t = dot.operands[n]
