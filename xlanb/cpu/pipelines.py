@@ -25,7 +25,8 @@ _SIMPLIFICATION = (
 )
 _FLOAT_NORMALIZATION = " ".join(f"float-normalization-{low}" for low in WIDER)
 _BEFORE_LAYOUT = (
-    "batched_gather_scatter_normalizer result_caster dot_decomposer operand_upcaster rng-expander "
+    "batched_gather_scatter_normalizer result_caster gemv-to-reduce@transposed[default] dot_decomposer "
+    "operand_upcaster rng-expander "
     "rng-bit-generator-expander "
     "zero_sized_hlo_elimination dynamic-index-splitter conditional-to-select map-inline topk-decomposer "
     "permutation_sort_simplifier[0.12,default] comparison-expander "
@@ -185,6 +186,7 @@ _VARIANTS: Mapping[str, Mapping[str, object]] = {
     "algsimp@layout-0.12": {"is_layout_sensitive": True, "reassociates_floats": False},
     "apply-xla-transforms@post_scheduler": {"stage": "post_scheduler"},
     "dot_decomposer@own": {"keeps_order": True},
+    "gemv-to-reduce@transposed": {"transposed": True},
     "layout-assignment@own": {"any_dots": True},
     "dot-library-rewriter@0.12": {"bf16_dots": True, "large_bitcasts": True},
     "transpose-folding@own": {"vectors": True},

@@ -30,10 +30,10 @@ def _arguments(module, seed=0):
     ]
 
 
-def _run(text):
+def _run(text, *, transposed=False):
     """Whether the pass changed the module; its values are checked."""
     module, before = xlanb.hlo.parse(text), xlanb.hlo.parse(text)
-    changed = GemvToReduce().run(module).changed
+    changed = GemvToReduce(transposed=transposed).run(module).changed
     module.verify()
     given = _arguments(before)
     np.testing.assert_array_equal(xlanb.evaluate(module, *given), xlanb.evaluate(before, *given))
@@ -105,6 +105,73 @@ def test_a_matrix_with_another_user_is_stored_anyway():
     text = QUANTIZED.replace("ROOT r =", "r =").replace("\n}", "\n  ROOT z = (f32[70], f32[40,70]) tuple(r, m)\n}")
     module = xlanb.hlo.parse(text)
     assert not GemvToReduce().run(module).changed
+
+
+BATCHED = """HloModule m
+ENTRY e {{
+  v = f32[3,5,40] parameter(0)
+  a = f32[{sizes}] parameter(1)
+  ROOT r = f32[3,5,70] dot(v, a), lhs_batch_dims={{0,1}}, lhs_contracting_dims={{2}}, {dims}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dims", "is_summed"),
+    [
+        ("3,70,5,40", "rhs_batch_dims={0,2}, rhs_contracting_dims={3}", True),
+        ("5,40,70,3", "rhs_batch_dims={3,0}, rhs_contracting_dims={1}", True),
+        ("3,5,70,40", "rhs_batch_dims={0,1}, rhs_contracting_dims={3}", False),
+        ("3,5,40,70", "rhs_batch_dims={0,1}, rhs_contracting_dims={2}", False),
+    ],
+)
+def test_batches_side_by_side_are_summed_in_the_order_of_memory(sizes, dims, is_summed):
+    assert _run(BATCHED.format(sizes=sizes, dims=dims), transposed=True) == is_summed
+
+
+def test_a_matrix_between_its_free_dimensions_is_not_transposed():
+    between = _product("m = f32[7,40,10] parameter(1)", contracted="{1}", result="f32[7,10]")
+    assert _run(between, transposed=True)
+    assert not _run(_product("m = f32[40,70] parameter(1)"), transposed=True)
+
+
+def test_transposes_of_a_computed_matrix_are_undone():
+    turned = "a = f32[70,40] parameter(1)\n  n = f32[70,40] negate(a)\n  m = f32[40,70] transpose(n), dimensions={1,0}"
+    assert _run(_product(turned))
+    exe = xlanb.compile(_product(turned))
+    assert O.TRANSPOSE not in exe.hlo_module.opcodes
+
+
+@pytest.mark.parametrize("opcode", ["copy", "transpose"])
+def test_a_matrix_computed_from_a_turned_array_stays(opcode):
+    dims = ", dimensions={1,0}" if opcode == "transpose" else ""
+    shape = "f32[70,40]" if opcode == "transpose" else "f32[40,70]{0,1}"
+    assert not _run(
+        _product(f"a = {shape} parameter(1)\n  b = f32[40,70] {opcode}(a){dims}\n  m = f32[40,70] negate(b)")
+    )
+
+
+def test_a_matrix_in_another_layout_is_read_in_place():
+    text = """HloModule m, entry_computation_layout={(f32[40]{0}, f32[40,70]{0,1})->f32[70]{0}}
+ENTRY e {
+  v = f32[40] parameter(0)
+  a = f32[40,70]{0,1} parameter(1)
+  ROOT r = f32[70] dot(v, a), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+}
+"""
+    exe = xlanb.compile(text)
+    assert {i.opcode for i in exe.hlo_module.entry_computation} == {O.PARAMETER, O.DOT}
+    v, a = np.arange(40, dtype=np.float32), np.arange(2800, dtype=np.float32).reshape(40, 70) % 7
+    np.testing.assert_array_equal(exe(v, np.asfortranarray(a)), v @ a)
+
+
+def test_what_stays_a_product_is_no_part_of_a_loop():
+    turned = _product("a = f32[700,400] parameter(1)\n  b = f32[400,700] transpose(a), dimensions={1,0}\n"
+                      "  m = f32[400,700] negate(b)", vector="f32[400]", result="f32[700]")  # fmt: skip
+    exe = xlanb.compile(turned)
+    assert O.CALL not in exe.hlo_module.opcodes
+    given = _arguments(exe.hlo_module)
+    np.testing.assert_array_equal(exe(*given), -(given[1] @ given[0]))
 
 
 def test_bytes_are_read_once_in_one_kernel():

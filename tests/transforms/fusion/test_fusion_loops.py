@@ -96,3 +96,24 @@ def test_the_default_pipeline_keeps_such_loops_apart():
     executable = xlanb.compile(xlanb.hlo.parse(_repeated(2048, 2, 6)))
     fusions = [i for i in executable.hlo_module.entry_computation if i.opcode is O.FUSION]
     assert len(fusions) == 2
+
+
+def _turned(rows: int, columns: int, dims: str) -> str:
+    """Sums of an array of three dimensions, copied to another order."""
+    sizes, kept = (rows, columns, 40), "0,1,2".replace(dims, "").replace(",,", ",").strip(",").split(",")
+    left = [sizes[int(d)] for d in kept]
+    return f"""HloModule m
+{ADD}
+ENTRY e {{
+  x = f32[{rows},{columns},40] parameter(0)
+  n = f32[{rows},{columns},40] negate(x)
+  z = f32[] constant(0)
+  r = f32[{left[0]},{left[1]}] reduce(n, z), dimensions={{{dims}}}, to_apply=add
+  ROOT t = f32[{left[0]},{left[1]}]{{0,1}} copy(r)
+}}"""
+
+
+@pytest.mark.parametrize(("dims", "kernels"), [("0", 2), ("1", 2), ("2", 1)])
+def test_columns_are_reduced_in_the_order_of_memory(dims, kernels):
+    assert _kernels(_fused(_turned(30, 50, dims))) == kernels
+    assert _kernels(_fused(_turned(30, 50, dims), separate_loops=False)) == 1

@@ -50,7 +50,9 @@ def emit(k: emitters.Kernel) -> None:
         return
     own = emitters.EMITTERS.get(k.root.opcode)
     done = (
-        own(k) if own is not None else _scaled_reduce(k) or transposes.emit_transposed(k) or loops.emit_after_reduce(k)
+        own(k)
+        if own is not None
+        else _scaled_reduce(k) or transposes.emit_transposed(k) or _columns(k) or loops.emit_after_reduce(k)
     )
     if not done:
         reductions.emit_whole_reduces(k.e, k.instruction, k.scratch)
@@ -74,6 +76,15 @@ def _scaled_reduce(k: emitters.Kernel) -> bool:
 
             return emit_scaled_reduce(k.e, i, scale, k.output)
     return False
+
+
+def _columns(k: emitters.Kernel) -> bool:
+    """Emit a function of reduced columns."""
+    if k.instruction.opcode is not Op.FUSION or all(i.opcode is not Op.REDUCE for i in k.instruction.fused_computation):
+        return False
+    from xlanb.cpu.emitters.column_reductions import emit_columns
+
+    return emit_columns(k)
 
 
 # -- which fusions are kernels, and what they may write in place -----------------------------------

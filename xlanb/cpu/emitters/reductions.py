@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from xlanb.analysis.mixed_precision import rounded_operation
@@ -342,3 +343,23 @@ def emit_whole_reduce(e: Elemental, i: HloInstruction, output: IrArray, scratch:
     output.store(Index(array_of(i), [0] * array_of(i).rank), value)
     e.f.ready = True
     return True
+
+
+def _runs(i: HloInstruction) -> list[tuple[bool, int]] | None:
+    """(reduced, elements) of runs of dimensions in memory order; None if the result's differs."""
+    source, result = array_of(i.operands[0]), array_of(i)
+    slowest = list(reversed(order(source)))
+    kept = [d for d in range(source.rank) if d not in i.dimensions]
+    if not source.element_count or [d for d in slowest if d in kept] != [kept[d] for d in reversed(order(result))]:
+        return None
+    runs = groupby(slowest, lambda d: d in i.dimensions)
+    return [(reduced, math.prod(source.dimensions[d] for d in dims)) for reduced, dims in runs]
+
+
+def memory_form(i: HloInstruction) -> tuple[int, int, int] | None:
+    """(arrays, rows, columns) of a reduction over rows only, in memory order; None otherwise."""
+    runs = _runs(i)
+    if runs is None or sum(reduced for reduced, _ in runs) != 1:
+        return None
+    at = next(k for k, (reduced, _) in enumerate(runs) if reduced)
+    return (runs[0][1] if at else 1), runs[at][1], (runs[-1][1] if at < len(runs) - 1 else 1)

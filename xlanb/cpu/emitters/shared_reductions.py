@@ -7,10 +7,8 @@ are reduced a few rows at a time, left to right as they are in memory.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
 
 from xlanb.analysis.dataflow import is_plain_reshape
 from xlanb.codegen import costs
@@ -18,14 +16,15 @@ from xlanb.codegen.elemental import Elemental, array_of
 from xlanb.codegen.elements import array, real
 from xlanb.codegen.folds import identity, simple_reducer
 from xlanb.codegen.function import Function, Ix
-from xlanb.codegen.indexing import IrArray, order, same_order
+from xlanb.codegen.indexing import IrArray, same_order
 from xlanb.codegen.parallel import is_shared, parts
 from xlanb.codegen.values import Number, Value
 from xlanb.cpu.emitters import reductions
+from xlanb.cpu.emitters.column_reductions import emit_columns
 from xlanb.cpu.emitters.kernel import SCRATCH, Kernel, emitter
 from xlanb.cpu.emitters.reduction_routines import OF_ONE, OF_TWO, BandsPart, Fold, RowsPart, reduce_columns, reduce_rows
 from xlanb.cpu.emitters.reduction_routines import scale as scale_all
-from xlanb.cpu.emitters.reductions import PARTS
+from xlanb.cpu.emitters.reductions import PARTS, memory_form
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.lazy_dataclass import dataclass
@@ -72,7 +71,7 @@ def _padded(elements: int) -> int:
 
 def _scratch_bytes(i: HloInstruction) -> int:
     """Bytes of the partial results of a reduction across rows."""
-    form, source = _form(i), i.operands[0]
+    form, source = memory_form(i), i.operands[0]
     while source.opcode is Op.BITCAST or is_plain_reshape(source):
         source = source.operands[0]
     in_memory = source.opcode is Op.PARAMETER or i.parent.is_entry
@@ -112,26 +111,6 @@ def _sources(e: Elemental, i: HloInstruction) -> tuple[Op | None, tuple[Value, .
     return i.opcode, tuple(p for p in places if p is not None) if alike and None not in places else ()
 
 
-def _runs(i: HloInstruction) -> list[tuple[bool, int]] | None:
-    """(reduced, elements) of runs of dimensions in memory order; None if the result's differs."""
-    source, result = array_of(i.operands[0]), array_of(i)
-    slowest = list(reversed(order(source)))
-    kept = [d for d in range(source.rank) if d not in i.dimensions]
-    if not source.element_count or [d for d in slowest if d in kept] != [kept[d] for d in reversed(order(result))]:
-        return None
-    runs = groupby(slowest, lambda d: d in i.dimensions)
-    return [(reduced, math.prod(source.dimensions[d] for d in dims)) for reduced, dims in runs]
-
-
-def _form(i: HloInstruction) -> tuple[int, int, int] | None:
-    """(arrays, rows, columns) of a reduction over rows only, in memory order; None otherwise."""
-    runs = _runs(i)
-    if runs is None or sum(reduced for reduced, _ in runs) != 1:
-        return None
-    at = next(k for k, (reduced, _) in enumerate(runs) if reduced)
-    return (runs[0][1] if at else 1), runs[at][1], (runs[-1][1] if at < len(runs) - 1 else 1)
-
-
 def _reduce_scratch(i: HloInstruction) -> int:
     """Bytes of the partial results of a full reduction of a large array, or of its columns."""
     if i.shape.is_tuple or len(i.operands) != 2:
@@ -154,6 +133,7 @@ def emit_reduce(k: Kernel) -> bool:
     return len(k.root.operands) == 2 and (
         emit_shared_reduce(k.e, k.root, k.output, k.scratch)
         or reductions.emit_whole_reduce(k.e, k.root, k.output, k.scratch)
+        or emit_columns(k)
     )
 
 
@@ -167,7 +147,7 @@ def emit_shared_reduce(e: Elemental, i: HloInstruction, output: IrArray, scratch
     types = {array_of(o).element_type for o in i.operands}
     if op is None or not pointers or not e.f.target.explicit_vectors or types - _TYPES:
         return False
-    f, t, (outer, rows, columns) = e.f, array_of(i).element_type, _form(i) or (0, 0, 0)
+    f, t, (outer, rows, columns) = e.f, array_of(i).element_type, memory_form(i) or (0, 0, 0)
     fold = Fold(op, of, t, f.target.vector_bits // t.bits)
     kernel = _SharedKernel(e, i, fold, pointers, output.pointer)
     if columns == 1:

@@ -1,12 +1,18 @@
-"""Compute a matrix-vector product by products and a sum if its matrix is computed.
+"""Compute matrix-vector products by products and sums where a kernel of products would need a copy.
 
     f32[n] dot(f32[k] v, f32[k,n] convert(s8[k,n] a))
       =>  reduce(multiply(broadcast(v), convert(a))), dimensions={0}
+    f32[b,n] dot(f32[b,k] v, f32[n,b,k] a), rhs_batch_dims={1}, rhs_contracting_dims={2}
+      =>  transpose(reduce(multiply(broadcast(v), a))), dimensions={2}
+    f32[n] dot(f32[k] v, f32[k,n]{1,0} copy(f32[k,n]{0,1} a))
+      =>  f32[n] dot(v, a)
 
-Fusion then compiles all of it as one loop, which reads what the matrix is computed from once: the
-weights of a quantized layer as bytes, those of one layer in place from an array of all layers.
-XLA:CPU fuses such a matrix into the product itself; our kernels of products read their operands
-from memory. Sums of narrow floats are computed in f32, as products do.
+Fusion then compiles all of it as one loop, which reads what the matrix is computed from once, in
+the order of memory: the weights of a quantized layer as bytes, those of one layer in place from an
+array of all layers, the keys of all heads side by side. XLA:CPU fuses a computed matrix into the
+product itself, and copies one whose batch dimensions are not the first; our kernels of products
+read their operands from memory, in any layout. Sums of narrow floats are computed in f32, as
+products do.
 """
 
 from __future__ import annotations
@@ -30,73 +36,85 @@ from xlanb.transforms.verdict import REAL
 _SIDES = ("lhs", "rhs")
 _PLAIN = (None, "unset", "dot_f32_f32_f32")
 """Algorithms that ask for no less precision than that of sums in f32."""
-_READ_ELSEWHERE = frozenset(
-    (O.BITCAST, O.BROADCAST, O.COPY, O.DYNAMIC_SLICE, O.IOTA, O.PAD, O.RESHAPE, O.SLICE, O.TRANSPOSE)
-)
-"""Opcodes of matrices whose elements a loop computes or finds elsewhere."""
 _SHAPES_ONLY = frozenset((O.BITCAST, O.RESHAPE))
+_READ_ELSEWHERE = frozenset((O.BROADCAST, O.DYNAMIC_SLICE, O.IOTA, O.PAD, O.SLICE))
+"""Opcodes of matrices whose elements a loop finds elsewhere."""
 
 
+@dataclass(frozen=True)
 class GemvToReduce(HloPass):
-    """Replaces dots of a vector by a computed matrix that has no other user."""
+    """Replaces dots of a vector by a computed matrix that has no other user.
+
+    With `transposed` it replaces those whose matrix would have to be transposed.
+    """
 
     name = "gemv-to-reduce"
     triggers = frozenset((O.DOT,))
     keeps = REAL
     ulps = 16.0
+    transposed: bool = False
 
     def apply(self, module: HloModule) -> None:
+        conditions = _TRANSPOSED if self.transposed else _COMPUTED
         for c in nonfusion_computations(module):
             for i in c.post_order():
                 if i.opcode is not O.DOT or len(i.operands) != len(_SIDES):
                     continue
+                if not self.transposed:
+                    _read_in_place(i)
                 gemv = _gemv_of(i)
-                if gemv is not None and decide("reduce instead", (i.name,), _CONDITIONS, gemv):
+                if gemv is not None and decide("reduce instead", (i.name,), conditions, gemv):
                     _reduce(gemv)
 
 
 @dataclass(frozen=True, eq=False)
 class _Gemv:
+    """A dot of a vector, perhaps one for each of a batch, by the operand number `side`.
+
+    `matrix` is that operand, or what it transposes; `batch` and `contracted` are its dimensions.
+    """
+
     dot: HloInstruction
-    matrix: int
-    """The number of the operand with free dimensions."""
-
-    @property
-    def batch(self) -> tuple[int, ...]:
-        """The matrix's batch dimensions."""
-        return self.dot.ints(f"{_SIDES[self.matrix]}_batch_dims")
-
-    @property
-    def contracted(self) -> tuple[int, ...]:
-        """Its contracting dimensions."""
-        return self.dot.ints(f"{_SIDES[self.matrix]}_contracting_dims")
-
-    @property
-    def free(self) -> tuple[int, ...]:
-        """Its other dimensions."""
-        taken = (*self.batch, *self.contracted)
-        return tuple(d for d in range(self.dot.operands[self.matrix].array_shape.rank) if d not in taken)
+    side: int
+    matrix: HloInstruction
+    batch: tuple[int, ...]
+    contracted: tuple[int, ...]
+    free: tuple[int, ...]
 
 
 def _gemv_of(dot: HloInstruction) -> _Gemv | None:
     """The product, if one operand has no free dimensions and the other has."""
-    found = [
-        n
-        for n, side in enumerate(_SIDES)
-        if dot.operands[n].array_shape.rank
-        > len(dot.ints(f"{side}_batch_dims")) + len(dot.ints(f"{side}_contracting_dims"))
-    ]
-    return _Gemv(dot, found[0]) if len(found) == 1 else None
+    found = [n for n in range(len(_SIDES)) if _free(dot, n)]
+    if len(found) != 1:
+        return None
+    (n,) = found
+    matrix, batch, contracted, free = dot.operands[n], *_taken(dot, n), _free(dot, n)
+    while matrix.opcode is O.TRANSPOSE and matrix.user_count == 1:
+        batch, contracted, free = (tuple(matrix.dimensions[d] for d in dims) for dims in (batch, contracted, free))
+        matrix = matrix.operands[0]
+    return _Gemv(dot, n, matrix, batch, contracted, free)
 
 
-def _computes(x: _Gemv) -> str:
-    """Why its matrix is not computed by a loop for this product alone."""
-    i = x.dot.operands[x.matrix]
-    while i.user_count == 1 and i.opcode in _SHAPES_ONLY:
-        i = i.operands[0]
-    if i.user_count != 1:
-        return f"`{i.name}` has {i.user_count} users"
-    return "" if i.opcode.is_elementwise or i.opcode in _READ_ELSEWHERE else f"`{i.name}` is a {i.opcode}"
+def _taken(dot: HloInstruction, side: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The batch and the contracting dimensions of an operand."""
+    batch, contracted = (dot.ints(f"{_SIDES[side]}_{kind}_dims") for kind in ("batch", "contracting"))
+    return batch, contracted
+
+
+def _free(dot: HloInstruction, side: int) -> tuple[int, ...]:
+    batch, contracted = _taken(dot, side)
+    rank = dot.operands[side].array_shape.rank
+    return tuple(d for d in range(rank) if d not in batch and d not in contracted)
+
+
+@reason("dot(copy(A), v) => dot(A, v): the layout of A does not matter")
+def _read_in_place(dot: HloInstruction) -> None:
+    found = [n for n in range(len(_SIDES)) if _free(dot, n)]
+    if len(found) != 1:
+        return
+    while (copy := dot.operands[found[0]]).opcode is O.COPY:
+        dot.parent.replace_operand(dot, found[0], copy.operands[0])
+        dot.parent.remove_dead(copy)
 
 
 def _form(x: _Gemv) -> str:
@@ -107,16 +125,32 @@ def _form(x: _Gemv) -> str:
         return "it has control dependencies"
     if any(o.array_shape.is_dynamic for o in dot.operands):
         return "it has dynamic dimensions"
-    if not (kind.is_floating or kind.is_integral):
-        return f"it multiplies {kind}"
-    ordered = (*x.batch, *x.free)
-    return "" if ordered == tuple(sorted(ordered)) else "its batch dimensions are not the first"
+    return "" if kind.is_floating or kind.is_integral else f"it multiplies {kind}"
 
 
-_CONDITIONS: tuple[Condition[_Gemv], ...] = (
-    objecting("its matrix is computed by a loop for it alone", _computes),
-    objecting("it is computed by products and a sum", _form),
-)
+def _stored(x: _Gemv) -> str:
+    """Why its matrix is not computed by a loop for this product alone."""
+    i = x.matrix
+    while i.user_count == 1 and i.opcode in _SHAPES_ONLY:
+        i = i.operands[0]
+    if i.user_count != 1:
+        return f"`{i.name}` has {i.user_count} users"
+    if not (i.opcode.is_elementwise or i.opcode in _READ_ELSEWHERE):
+        return f"`{i.name}` is a {i.opcode}"
+    turned = next((o for o in i.operands if o.opcode in (O.COPY, O.TRANSPOSE) and o.user_count == 1), None)
+    return "" if turned is None else f"`{turned.name}` would be read across its lines"
+
+
+def _in_order(x: _Gemv) -> str:
+    """How its matrix is in order: batch dimensions, then rows and columns."""
+    groups = (x.free, x.contracted), (x.contracted, x.free)
+    alike = any((*x.batch, *a, *b) == tuple(range(x.matrix.array_shape.rank)) for a, b in groups)
+    return f"`{x.matrix.name}` has its batch dimensions first" if alike else ""
+
+
+_FORM = objecting("it is computed by products and a sum", _form)
+_COMPUTED: tuple[Condition[_Gemv], ...] = (objecting("a loop computes its matrix, for it alone", _stored), _FORM)
+_TRANSPOSED: tuple[Condition[_Gemv], ...] = (objecting("its matrix would be transposed", _in_order), _FORM)
 
 
 @reason("dot(A, v) => reduce(A * broadcast(v))")
@@ -124,19 +158,20 @@ def _reduce(x: _Gemv) -> None:
     dot, b, kind = x.dot, Builder(x.dot), computed_in(x.dot)
     if kind.is_floating and kind.bits < PrimitiveType.F32.bits:
         kind = PrimitiveType.F32
-    matrix, vector = (_as(b, dot.operands[n], kind) for n in (x.matrix, 1 - x.matrix))
-    side = _SIDES[1 - x.matrix]
-    batch, contracted = dot.ints(f"{side}_batch_dims"), dot.ints(f"{side}_contracting_dims")
+    matrix, vector = _as(b, x.matrix, kind), _as(b, dot.operands[1 - x.side], kind)
+    batch, contracted = _taken(dot, 1 - x.side)
     to = {**dict(zip(batch, x.batch, strict=True)), **dict(zip(contracted, x.contracted, strict=True))}
     spread = b.broadcast(vector, [to[d] for d in range(vector.array_shape.rank)], matrix.array_shape)
-    total = b.add(
+    flow = b.add(
         O.REDUCE,
         (b.binary(O.MULTIPLY, matrix, spread), b.computation.constant(np.zeros((), kind.dtype), like=dot)),
-        dot.array_shape.with_type(kind),
-        dimensions=x.contracted,
+        dimensions=tuple(sorted(x.contracted)),
         to_apply=scalar_reducer(dot.parent.module, O.ADD, kind),
     )
-    dot.parent.replace(dot, _as(b, total, dot.shape.element_type))
+    left, goal = sorted((*x.batch, *x.free)), (*x.batch, *x.free)
+    if tuple(left) != goal:
+        flow = b.transpose(flow, [left.index(d) for d in goal])
+    dot.parent.replace(dot, _as(b, flow, dot.shape.element_type))
 
 
 def _as(b: Builder, i: HloInstruction, kind: PrimitiveType) -> HloInstruction:

@@ -1,7 +1,8 @@
 """Conditions that keep apart what one loop nest cannot vectorize together.
 
-Two large reductions over different dimensions have different innermost loops. Arithmetic whose
-result is repeated along a narrow minor dimension is computed row by row, one scalar each:
+Two large reductions over different dimensions have different innermost loops; so have a reduction
+of columns and a copy of its result to another layout. Arithmetic whose result is repeated along a
+narrow minor dimension is computed row by row, one scalar each:
 
     w = f32[500,500] add(multiply(x, x), y)       ROOT r = f32[500,500,2] multiply(z, broadcast(w))
 
@@ -68,6 +69,24 @@ def _dependent(i: HloInstruction) -> set[HloInstruction]:
     return found
 
 
+def _turned(e: FusionEdge) -> HloInstruction | None:
+    """The copy to another order in memory of what a producer reduces by columns, or None.
+
+    In the copy's order, the loop would read each row in pieces.
+    """
+    p, c = e.producer, e.consumer
+    if p.opcode is not O.REDUCE or not p.shape.is_array or not _is_large(p.operands[0]):
+        return None
+    if p.operands[0].array_shape.minor_to_major[0] in p.dimensions:
+        return None
+    depending = _dependent(c.fused_computation.parameter(e.index)) if c.opcode is O.FUSION else {c}
+    return next((i for i in depending if i.opcode is O.COPY and _is_turned(i)), None)
+
+
+def _is_turned(copy: HloInstruction) -> bool:
+    return copy.shape.is_array and copy.operands[0].array_shape.minor_to_major != copy.array_shape.minor_to_major
+
+
 # -- broadcasts ------------------------------------------------------------------------------------
 
 
@@ -114,6 +133,14 @@ LOOP_CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         lambda e: f"reduce the same dimensions in `{e.producer.name}` as in `{e.consumer.name}`",
         may_fail=lambda p, c: p is O.REDUCE and c is O.FUSION,
         value_if_holds="they do",
+    ),
+    Condition(
+        "columns are not reduced in another order than they are in memory",
+        lambda e: _turned(e) is None,
+        lambda e: f"in the order of {found.name}" if (found := _turned(e)) is not None else "they are not",
+        lambda e: f"keep the layout of `{e.producer.name}` in `{e.consumer.name}`",
+        may_fail=lambda p, c: p is O.REDUCE and c in (O.FUSION, O.COPY),
+        value_if_holds="they are not",
     ),
     Condition(
         "no long computation on narrow rows",

@@ -19,6 +19,8 @@ from xlanb.transforms.fusion.instruction_fusion import FusionEdge, one_user
 
 _READ_MEMORY = frozenset((O.DOT, O.CONVOLUTION, O.CUSTOM_CALL, O.SORT, O.FFT))
 """Opcodes whose kernels read whole operands from memory."""
+_WRITTEN = 4096
+"""With fewer elements a matrix may be part of the loop that computes a product."""
 _NOT_READ = frozenset((O.BROADCAST, O.IOTA))
 """Operands that are computed in the loop that uses them."""
 
@@ -67,5 +69,12 @@ STORED_CONDITIONS: tuple[Condition[FusionEdge], ...] = (
         one_user,
         may_fail=lambda _, c: c is O.BITCAST,
         value_if_holds=lambda _, c: None if c is O.BITCAST else c.text,
+    ),
+    Condition(
+        "consumer is not a product with a kernel of its own",
+        lambda e: e.consumer.opcode is not O.DOT or e.producer.array_shape.element_count < _WRITTEN,
+        lambda e: f"{e.consumer.opcode.text} of {e.producer.shape}",
+        may_fail=lambda _, c: c is O.DOT,
+        value_if_holds=lambda _, c: None if c is O.DOT else c.text,
     ),
 )
