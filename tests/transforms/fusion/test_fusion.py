@@ -224,7 +224,7 @@ def test_conditions_fail_and_say_only_what_they_declare(monkeypatch):
     monkeypatch.setattr(cpu_instruction_fusion, "STORED_CONDITIONS", tuple(map(checked, STORED_CONDITIONS)))
     for text in (_stencils(12), MIXED):
         CpuInstructionFusion(separate_loops=True, reads_stored=True).run(parse(text))
-    assert len(seen) == 15
+    assert len(seen) == 17
 
 
 @pytest.mark.parametrize("is_observed", [False, True])

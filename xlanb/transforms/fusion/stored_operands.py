@@ -73,7 +73,9 @@ STORED_CONDITIONS: tuple[Condition[FusionEdge], ...] = (
     Condition(
         "consumer is not a product with a kernel of its own",
         lambda e: e.consumer.opcode is not O.DOT or e.producer.array_shape.element_count < _WRITTEN,
-        lambda e: f"{e.consumer.opcode.text} of {e.producer.shape}",
+        lambda e: (
+            f"{e.consumer.opcode} of {e.producer.shape}" if e.consumer.opcode is O.DOT else e.consumer.opcode.text
+        ),
         may_fail=lambda _, c: c is O.DOT,
         value_if_holds=lambda _, c: None if c is O.DOT else c.text,
     ),
