@@ -106,10 +106,10 @@ class _Columns:
         self.output = IrArray(k.output.pointer, array_of(root))
         self.outer, self.rows, self.columns = form
         self.reducer = Reducer(k.e, i)
-        slowest = list(reversed(order(self.reducer.source)))
-        first = next(n for n, d in enumerate(slowest) if d in i.dimensions)
-        last = first + len(i.dimensions)
-        self.before, self.reduced, self.kept = slowest[:first], slowest[first:last], slowest[last:]
+        slowest = list(reversed(order(self.reducer.source)))  # without those of one element
+        self.reduced = [d for d in slowest if d in i.dimensions]
+        first = slowest.index(self.reduced[0])
+        self.before, self.kept = slowest[:first], slowest[first + len(self.reduced) :]
         self.plan = plan(self.e.bindings, [(self.reducer.inputs[0], ())], costs_in(self.f))
         width, self.together = self.plan.vectors(self.f.target.vector_bits)
         self.width = width * self.together
@@ -182,7 +182,7 @@ class _Columns:
                 vector(f.sub(size, left))
 
     def _split(self, array: Ix, row: Ix, column: Ix) -> dict[int, Ix]:
-        """The index in each dimension of the reduced array."""
+        """The index in each dimension of the reduced array that has more than one element."""
         sizes, found = self.reducer.source.dimensions, dict[int, Ix]()
         for dims, q in ((self.before, array), (self.reduced, row), (self.kept, column)):
             found |= zip(dims, lanes.split(self.f, q, [sizes[d] for d in dims]), strict=True)
@@ -190,8 +190,9 @@ class _Columns:
 
     def _source_index(self, array: Ix, row: Ix, column: Ix) -> list[Ix]:
         found = self._split(array, row, column)
-        return [found[d] for d in range(self.reducer.source.rank)]
+        return [found.get(d, 0) for d in range(self.reducer.source.rank)]
 
     def _result_index(self, array: Ix, column: Ix) -> Index:
         found = self._split(array, 0, column)
-        return Index(self.output.shape, [v for d, v in sorted(found.items()) if d not in self.i.dimensions])
+        kept = (d for d in range(self.reducer.source.rank) if d not in self.i.dimensions)
+        return Index(self.output.shape, [found.get(d, 0) for d in kept])
