@@ -11,6 +11,7 @@ import pytest
 from xlanb.codegen import costs
 from xlanb.codegen.target import Target
 from xlanb.cpu.emitters.kernel import SCRATCH
+from xlanb.cpu.emitters.matmul import gemm
 from xlanb.cpu.emitters.matmul.blocking import blocking
 from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis
 from xlanb.cpu.emitters.matmul.plan import most_columns
@@ -227,3 +228,13 @@ def test_nothing_is_multiplied_behind_the_columns_of_a_panel(build, sizes):
     assert cleared is not None
     assert int(cleared[1]) == vector
     assert f"store <{vector} x i8> zeroinitializer" in exe.llvm_ir
+
+
+@pytest.mark.parametrize("t", ["bf16", "f16"])
+def test_a_vector_by_many_narrow_rows_reads_them_one_by_one(check, monkeypatch, t):
+    monkeypatch.setattr(gemm, "_STREAMED", 1000)
+    for rows, columns in ((1, 70), (2, 70), (1, 10)):
+        text, shapes = dot_text(rows, 33, columns, types=(t, t, "f32"), transposed=(False, True))
+        exe = check(text, shapes, (t, t))
+        (columns_of_a_tile,) = re.findall(rf"tile[\w.]*\.{rows}x(\d+)x", exe.llvm_ir.split("define", 1)[1])[:1]
+        assert columns_of_a_tile == ("1" if rows == 1 and columns > 30 else "4")
