@@ -170,3 +170,27 @@ def test_a_matrix_times_the_sum_of_all_its_elements_into_the_other_layout(
       ROOT f = f32[{dims}]{layouts[1]} fusion(x), kind=kLoop, calls=inner
     }}"""
     check(backend, text, numbers(tuple(int(d) for d in dims.split(","))))
+
+
+def _turned(t: str, rows: int, columns: int) -> str:
+    return f"""HloModule m
+    ENTRY e {{
+      x = {t}[2,{rows},{columns}] parameter(0)
+      ROOT r = {t}[2,{columns},{rows}] transpose(x), dimensions={{0,2,1}}
+    }}"""
+
+
+@pytest.mark.parametrize("t", ["f32", "bf16", "u8", "f64", "c64", "pred"])
+@pytest.mark.parametrize("colours", [2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("pixels", [9, 40, 1000, 2051])
+def test_lines_of_few_elements_are_taken_apart_and_interleaved(
+    backend: Callable[[str], Executable], width: int, t: str, colours: int, pixels: int
+) -> None:
+    for rows, columns in ((pixels, colours), (colours, pixels)):
+        check(backend, _turned(t, rows, columns), numbers((2, rows, columns), t))
+
+
+def test_their_kernel_is_a_comb(backend: Callable[[str], Executable]) -> None:
+    for rows, columns in ((1000, 3), (3, 1000)):
+        assert "xlanb.comb" in backend(_turned("f32", rows, columns)).llvm_ir
+    assert "xlanb.comb" not in backend(_turned("f32", 1000, 8)).llvm_ir

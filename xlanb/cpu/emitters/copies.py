@@ -3,7 +3,8 @@
     c[i, j, ...] = a[i, j, ...]         for axes with a stride in each array
 
 The loops over blocks are a grid (see matmul.grid). A block is a few lines or, if the source is not
-contiguous along the target's fastest axis, a band of squares transposed in registers.
+contiguous along the target's fastest axis, a band of squares transposed in registers; with a short
+axis, as of colours, a line of it that is taken apart, or lines that are interleaved.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from xlanb.codegen.parallel import is_shared
 from xlanb.codegen.places import displaced
 from xlanb.codegen.routines import ATTRIBUTES, routine, word
 from xlanb.codegen.types import PTR
-from xlanb.codegen.values import Value
+from xlanb.codegen.values import Value, Vector
 from xlanb.cpu.emitters.matmul.contraction import ContractionAxis, count, merged
 from xlanb.cpu.emitters.matmul.grid import PART, Span, Work, call_part, emit_grid, even
 from xlanb.cpu.emitters.matmul.lanes import Lanes, has_masks, lanes_of
@@ -89,7 +90,9 @@ def moves(f: Function, copy: Copy) -> CopyLoops:
     """The blocks of a copy: lines, or squares if it transposes."""
     copy = copy.normalized()
     across = next((n for n, x in enumerate(copy.axes[:-1]) if x.a == 1), None)
-    return _lines(f, copy) if across is None or copy.axes[-1].a == 1 else _squares(f, copy, across)
+    if across is None or copy.axes[-1].a == 1:
+        return _lines(f, copy)
+    return _combs(f, copy, across) or _squares(f, copy, across)
 
 
 def _moves(f: Function, copy: Copy, name: str, words: list[int], steps: dict[ContractionAxis, int]) -> CopyLoops:
@@ -287,4 +290,93 @@ def transposed(rows: Sequence[Value]) -> list[Value]:
             made[r] = low.function.shuffle(low, high, [n + k - half if k & half else k for k in range(n)])
             made[r + half] = low.function.shuffle(low, high, [n + k if k & half else k + half for k in range(n)])
         half //= 2
+    return made
+
+
+# -- combs -----------------------------------------------------------------------------------------
+
+_TEETH = 7
+"""The most lines that are interleaved; more fill rows of squares."""
+
+
+@dataclass(frozen=True)
+class Comb:
+    """Take a line apart, every `teeth`-th element to a line, or if `joins` interleave such lines.
+
+    The routine's table:
+
+    lines            byte stride between the lines of which each has every `teeth`-th element
+    vectors, last    vectors of each; the last one's first element (it overlaps)
+    """
+
+    teeth: int
+    width: int
+    joins: bool
+    source_type: PrimitiveType
+    type: PrimitiveType
+
+
+def _combs(f: Function, copy: Copy, across: int) -> CopyLoops | None:
+    """The blocks of a copy whose axis that is contiguous on one side is short; None for others."""
+    fast, along = copy.axes[-1], copy.axes[across]
+    joins = fast.size < along.size
+    teeth, long = (fast, along) if joins else (along, fast)
+    source, to = copy.source_type, copy.type
+    if not 1 < teeth.size <= _TEETH or (long.c if joins else long.a) != teeth.size or copy.pair:
+        return None
+    limit = min(f.target.vector_bits // max(source.bits, to.bits), long.size)
+    width = 1 << (limit.bit_length() - 1)
+    if width < 4:
+        return None
+    comb = Comb(teeth.size, width, joins, source, to)
+    size = even(long.size, COMMON.band_elements)
+    words = [teeth.a * source.byte_size if joins else teeth.c * to.byte_size, -(-size // width), size - width]
+    name = f"comb.{types_text(source, to)}.{teeth.size}x{width}{'.joins' if joins else ''}"
+    name = routine(f.module, comb, name, lambda f: _emit_combs(f, comb), ROUTINE)
+    return _moves(f, copy, name, words, {long: size, teeth: teeth.size})
+
+
+def _emit_combs(f: Function, comb: Comb) -> None:
+    v, n, width = _lanes(f, comb.type, comb.width), comb.teeth, comb.width
+    a, _, c, p = map(f.argument, ROUTINE)
+    line, count, last = (word(p, k) for k in range(3))
+    with f.loop(count) as i:
+        first = (f.value(i) * width).smin(last)
+        if comb.joins:
+            here, there = first * comb.source_type.byte_size, first * (n * comb.type.byte_size)
+            lines = [v.load(comb.source_type, displaced(displaced(a, here), line * k), 0) for k in range(n)]
+            for k, made in enumerate(interleaved(lines)):
+                v.store(comb.type, displaced(c, there), k * width, made)
+        else:
+            here, there = first * (n * comb.source_type.byte_size), first * comb.type.byte_size
+            lines = [v.load(comb.source_type, displaced(a, here), k * width) for k in range(n)]
+            for k, made in enumerate(taken_apart(lines)):
+                v.store(comb.type, displaced(displaced(c, there), line * k), 0, made)
+
+
+def interleaved(rows: Sequence[Value]) -> list[Value]:
+    """As many vectors of the first elements of all rows, then of the second ones, and so on."""
+    n, width = len(rows), _width(rows)
+    return [_picked(rows, [(at % n, at // n) for at in range(k * width, (k + 1) * width)]) for k in range(n)]
+
+
+def taken_apart(rows: Sequence[Value]) -> list[Value]:
+    """The vectors of which these are interleaved."""
+    n, width = len(rows), _width(rows)
+    return [_picked(rows, [divmod(at * n + k, width) for at in range(width)]) for k in range(n)]
+
+
+def _width(rows: Sequence[Value]) -> int:
+    if not isinstance(rows[0], Vector):
+        raise TypeError(f"{rows[0]} is not a vector")
+    return rows[0].lanes
+
+
+def _picked(rows: Sequence[Value], places: Sequence[tuple[int, int]]) -> Value:
+    """The vector of the elements at these rows and lanes."""
+    made, width = rows[0], len(places)
+    for n, row in enumerate(rows[1:], 1):
+        before = [lane for _, lane in places] if n == 1 else range(width)
+        chosen = [width + lane if r == n else k for (r, lane), k in zip(places, before, strict=True)]
+        made = made.function.shuffle(made, row, chosen)
     return made
