@@ -14,6 +14,7 @@ from xlanb.cpu import Executable, compile_module, compiler
 from xlanb.evaluator import evaluate
 from xlanb.hlo import parse
 
+Shape = tuple[int, ...]
 TYPES = {"f32": "f4", "f64": "f8", "s8": "i1", "bf16": ml_dtypes.bfloat16, "c64": "c8", "pred": "?"}
 
 
@@ -183,3 +184,41 @@ def test_threads_share_updates_beyond_their_caches_in_long_pieces(
     monkeypatch.setattr(compiler, "_target", lambda _: target)
     exe = compile_module(parse(rows("f32", "add", updates, width)))
     assert exe.program.is_parallel is shared
+
+
+@pytest.mark.parametrize(
+    ("sizes", "window", "places", "layout"),
+    [
+        ((9, 40, 7), (1, 40, 7), "0", ""),
+        ((9, 5, 40, 3), (1, 5, 40, 3), "0", ""),
+        ((9, 40, 7), (2, 40, 7), "0", ""),  # windows overlap
+        ((9, 40, 7), (1, 20, 7), "0,1", ""),  # part of the middle dimension
+        ((9, 40, 7), (9, 3, 7), "1", ""),
+        ((9, 40, 7), (1, 40, 5), "0,2", ""),  # part of the fastest dimension
+        ((9, 40, 7), (1, 40, 1), "0,2", ""),
+        ((9, 40, 7), (1, 40, 7), "0", "{1,2,0}"),
+        ((9, 1, 40, 1, 3), (1, 1, 40, 1, 3), "0", ""),
+    ],
+)
+@pytest.mark.parametrize("t", ["f32", "s8"])
+def test_windows_that_are_one_run_of_elements(
+    backend: Callable[[str], Executable], width: int, sizes: Shape, window: Shape, places: str, layout: str, t: str
+) -> None:
+    dims, size = ",".join(map(str, sizes)), ",".join(map(str, window))
+    count, into = 12, places.count(",") + 1
+    text = f"""HloModule m
+    fold {{
+      a = {t}[] parameter(0)
+      b = {t}[] parameter(1)
+      ROOT r = {t}[] add(a, b)
+    }}
+    ENTRY e {{
+      x = {t}[{dims}]{layout} parameter(0)
+      i = s32[{count},{into}] parameter(1)
+      u = {t}[{count},{size}] parameter(2)
+      ROOT r = {t}[{dims}]{layout} scatter(x, i, u), update_window_dims={{{",".join(map(str, range(1, len(sizes) + 1)))}}},
+        inserted_window_dims={{}}, scatter_dims_to_operand_dims={{{places}}}, index_vector_dim=1, to_apply=fold
+    }}"""
+    rng = np.random.default_rng(4)
+    x, u = (rng.integers(0, 9, s).astype(TYPES[t]) for s in (sizes, (count, *window)))
+    check(backend, text, x, rng.integers(-1, 9, (count, into)).astype(np.int32), u)

@@ -5,11 +5,12 @@ Each first copies its operand into the result, unless they share memory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from xlanb.codegen.elemental import Leaf, array_of, flat, pack
 from xlanb.codegen.function import Ix
-from xlanb.codegen.indexing import Index, IrArray, order
+from xlanb.codegen.indexing import Index, IrArray, flatten, order, strides
 from xlanb.codegen.movement import starts
 from xlanb.codegen.nest import nested
 from xlanb.codegen.parallel import parallel
@@ -17,6 +18,7 @@ from xlanb.codegen.scatter import Scatter
 from xlanb.codegen.views import along
 from xlanb.cpu.emitters.kernel import HAS_KERNEL, Kernel, emitter
 from xlanb.cpu.emitters.loops import emit_loops
+from xlanb.cpu.emitters.rows import unshaped
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, PrimitiveType
@@ -95,13 +97,28 @@ def _scatter(k: Kernel) -> bool:
 
 
 class _ScatterEmitter(Scatter):
-    """Emits a scatter's updates, window by window, vectorized along their fastest dimension."""
+    """Emits a scatter's updates, window by window, vectorized along their fastest dimensions."""
 
     def __init__(self, k: Kernel) -> None:
         super().__init__(k.root)
         self.k, self.e, self.f = k, k.e, k.f
         self.order = [d for d in reversed(self.source.minor_to_major) if self.sizes.get(d, 1) != 1]
-        self.width = self.sizes[self.order[-1]] if self.order else 1
+        self.run = self._run()
+        """How many of the fastest dimensions are one run of elements in all arrays."""
+        self.width = math.prod(self.sizes[d] for d in self.order[len(self.order) - self.run :])
+
+    def _run(self) -> int:
+        bound, order = self.e.bindings, self.order
+        alike = all(array_of(o).minor_to_major == self.source.minor_to_major for o in self.operands)
+        alike &= all(array_of(u).minor_to_major == self.update.minor_to_major for u in self.updates)
+        if not alike or any(unshaped(u, bound) not in bound for u in self.updates):
+            return 1
+        steps, update_steps, size, run = strides(self.source), strides(self.update), 1, 0
+        for d in reversed(order):
+            if steps[d] != size or update_steps[self.update_dim[d]] != size:
+                break
+            size, run = size * self.sizes[d], run + 1
+        return max(run, 1)
 
     def emit(self) -> None:
         """Emit updates in order; each thread may take a slice of all windows.
@@ -110,9 +127,9 @@ class _ScatterEmitter(Scatter):
         that begin anywhere may overlap.
         """
         f, ready = self.f, self.f.ready
-        fastest = self.order[-1] if self.order else 0
+        slowest = self.order[-self.run] if self.order else 0
         to_operand = self.instruction.ints("scatter_dims_to_operand_dims")
-        at_zero = fastest not in to_operand or self.width == self.source.dimensions[fastest]
+        at_zero = slowest not in to_operand or self.sizes.get(slowest, 1) == self.source.dimensions[slowest]
         blocks = self._blocks() if at_zero else 1
         cost = self.update.element_count / blocks * f.target.costs.updated_element_ns
         with parallel(f, blocks, nanoseconds=cost) as block:
@@ -122,7 +139,7 @@ class _ScatterEmitter(Scatter):
         f.ready = ready and vectors and bool(self.order)
 
     def _blocks(self) -> int:
-        """Slices of a window's fastest dimension, one per thread; 1 if it is not divided.
+        """Slices of a window's fastest dimensions, one per thread; 1 if they are not divided.
 
         Threads that take turns at short pieces of memory read all of it, and gain only if it is
         beyond their caches.
@@ -148,17 +165,25 @@ class _ScatterEmitter(Scatter):
             if not self.order:
                 self._element(at, where, {})
                 return True
-            with nested(f, [self.sizes[d] for d in self.order[:-1]], 0.0) as outer:
-                shift = dict(zip(self.order, [*outer, 0], strict=True))
-                fast = self.order[-1]
-                return along(f, count, self.types, lambda q: self._element(at, where, {**shift, fast: f.add(first, q)}))
+            slow = self.order[: len(self.order) - self.run]
+            with nested(f, [self.sizes[d] for d in slow], 0.0) as outer:
+                shift = dict(zip(slow, outer, strict=True))
+                if self.run == 1:
+                    fast = self.order[-1]
+                    return along(
+                        f, count, self.types, lambda q: self._element(at, where, {**shift, fast: f.add(first, q)})
+                    )
+                return along(f, count, self.types, lambda q: self._element(at, where, shift, f.add(first, q)))
 
-    def _element(self, at: dict[int, Ix], where: dict[int, Ix], shift: dict[int, Ix]) -> None:
-        """Combine an element of the updates into the result."""
-        outputs, source, update = self.k.outputs, self.source, self.update
-        place = Index(source, [self.f.add(where.get(d, 0), shift.get(d, 0)) for d in range(source.rank)])
+    def _element(self, at: dict[int, Ix], where: dict[int, Ix], shift: dict[int, Ix], q: Ix | None = None) -> None:
+        """Combine an element of the updates, or the one `q` elements after it, into the result."""
+        f, outputs, source, update = self.f, self.k.outputs, self.source, self.update
+        place = Index(source, [f.add(where.get(d, 0), shift.get(d, 0)) for d in range(source.rank)])
         inner = {self.update_dim[d]: v for d, v in shift.items()}
         spot = Index(update, _multi(update, {**inner, **at}))
+        if q is not None:
+            place = Index(source, flat=f.add(flatten(f, place.multi(f), source), q))
+            spot = Index(update, flat=f.add(flatten(f, spot.multi(f), update), q))
         places = [(outputs[leaf], _of(place, array_of(o))) for leaf, o in zip(self.leaves, self.operands, strict=True)]
         old = [array.load(index) for array, index in places]
         new = [self.e.element(u, _of(spot, array_of(u))) for u in self.updates]
@@ -168,8 +193,8 @@ class _ScatterEmitter(Scatter):
 
 
 def _of(index: Index, shape: ArrayShape) -> Index:
-    """The same index in another shape of the same dimensions."""
-    return Index(shape, index.key)  # type: ignore[arg-type]
+    """The same index in another shape of the same dimensions, and layout if it is an offset."""
+    return Index(shape, flat=index.flat) if index.flat is not None else Index(shape, index.names)
 
 
 def fill(k: Kernel, value: HloInstruction) -> bool:
