@@ -398,6 +398,10 @@ def _emitted(module: HloModule, target: Target, ahead: Ahead | None) -> tuple[Bu
     opened: set[str] = set()
     apart: set[str] = set()
     _log_elided(module)
+    if HloOpcode.PAD in module.opcodes:
+        from xlanb.cpu.codegen.merged_pads import merge_pads
+
+        merge_pads(module)
     while True:
         legalize(module, is_kernel, opened)
         assignment = assign_buffers(module, KernelPolicy(target.threads, apart))
