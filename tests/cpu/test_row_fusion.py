@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import xlanb
+from xlanb.transforms.fusion import row_fusion
 
 TEXT = """HloModule m
 max {{ a = {t}[] parameter(0)
@@ -34,6 +35,13 @@ ENTRY e {{
   ROOT r = {t}[16,96] add(share, product)
 }}
 """
+
+
+@pytest.fixture(autouse=True)
+def of_any_size(monkeypatch):
+    """Fuse short rows of small arrays too."""
+    monkeypatch.setattr(row_fusion, "_SHORTEST", 8)
+    monkeypatch.setattr(row_fusion, "_LEAST_BYTES", 0)
 
 
 @pytest.mark.parametrize(("element", "dtype", "tolerance"), [("f32", np.float32, 1e-5), ("f64", np.float64, 1e-12)])

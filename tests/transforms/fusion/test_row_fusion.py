@@ -10,6 +10,7 @@ from xlanb.hlo import parse
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.transforms import PASSES
+from xlanb.transforms.fusion import row_fusion
 
 SUM = """sum {
   a = f32[] parameter(0)
@@ -31,6 +32,13 @@ SOFTMAX = """  x = f32[6,40]{1,0} parameter(0)
   e = f32[6,40]{1,0} exponential(d)
   s = f32[6]{0} reduce(e, zero), dimensions={1}, to_apply=sum
 """
+
+
+@pytest.fixture(autouse=True)
+def of_any_size(monkeypatch):
+    """Fuse short rows of small arrays too."""
+    monkeypatch.setattr(row_fusion, "_SHORTEST", 8)
+    monkeypatch.setattr(row_fusion, "_LEAST_BYTES", 0)
 
 
 def fused(body: str) -> tuple[HloModule, HloModule, bool]:
@@ -126,3 +134,13 @@ def test_a_reshape_that_mixes_rows_is_left_alone() -> None:
     )
     _, after, _ = fused(body)
     assert Op.RESHAPE in entry_opcodes(after)
+
+
+@pytest.mark.parametrize(("rows", "length", "is_fused"), [(2048, 256, True), (256, 256, False), (32768, 64, False)])
+def test_short_rows_and_small_arrays_have_loops_of_their_own(monkeypatch, rows, length, is_fused):
+    monkeypatch.undo()
+    body = SOFTMAX.replace("[6,40]", f"[{rows},{length}]").replace("f32[6]", f"f32[{rows}]")
+    body += f"""  sb = f32[{rows},{length}]{{1,0}} broadcast(s), dimensions={{0}}
+  ROOT r = f32[{rows},{length}]{{1,0}} divide(e, sb)
+"""
+    assert fused(body)[2] == is_fused

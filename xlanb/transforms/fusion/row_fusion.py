@@ -36,8 +36,11 @@ from xlanb.shape.shape import long_dimensions
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.fusion_editing import fuse_group
 
-_SHORTEST, _LONGEST = 8, 32_768
-"""Elements of a row: a shorter one does not vectorize, a longer one does not stay in cache."""
+_SHORTEST, _LONGEST = 192, 32_768
+"""Elements of a row: a longer one does not stay in cache, and the beginning and end of a shorter
+one take longer than to read it again."""
+_LEAST_BYTES = 3 << 19
+"""A smaller array stays in cache as a whole."""
 _SQUEEZES = (O.BITCAST, O.RESHAPE)
 _MOST = 40
 """The most instructions in a group: each reduction recomputes its operand."""
@@ -151,7 +154,8 @@ def _is_row_reduction(i: HloInstruction) -> bool:
     if len(i.operands) != 2 or kept == 0 or sorted(i.dimensions) != list(range(kept, s.rank)):
         return False
     length = math.prod(s.dimensions[d] for d in i.dimensions)
-    return _is_row_major(s) and _is_row_major(i.array_shape) and _SHORTEST <= length <= _LONGEST
+    is_large = _SHORTEST <= length <= _LONGEST and s.byte_size >= _LEAST_BYTES
+    return is_large and _is_row_major(s) and _is_row_major(i.array_shape)
 
 
 def _belongs(i: HloInstruction, rows: _Rows) -> bool:
