@@ -39,8 +39,9 @@ from xlanb.transforms.fusion_editing import fuse_group
 _SHORTEST, _LONGEST = 192, 32_768
 """Elements of a row: a longer one does not stay in cache, and the beginning and end of a shorter
 one take longer than to read it again."""
-_LEAST_BYTES = 3 << 19
-"""A smaller array stays in cache as a whole."""
+_LEAST_BYTES = 3 << 17
+"""A smaller array stays in cache as a whole. Up to four times this size that may hold too, but in
+transformers one kernel took no longer than several, which take longer to compile."""
 _SQUEEZES = (O.BITCAST, O.RESHAPE)
 _MOST = 40
 """The most instructions in a group: each reduction recomputes its operand."""
