@@ -1,10 +1,10 @@
 """What users write in a line or two of JAX, against XLA:CPU: a hundred small programs.
 
 Stencils, scans, sorts, gathers, scatters, layers, reductions, moves, functions, integers, Fourier
-transforms, tiny products, loops, gradients; in one process, in turns, by the tenth percentile of
-their times. A ratio below 1 is a defect: a decision about threads, vectors or memory that is wrong
-for one form. XLANB_IDIOMS names the rows to measure, as a regular expression; XLANB_IDIOMS_TYPE is
-f32, f64 or bf16.
+transforms, tiny products, loops, decoding, images, gradients; in one process, in turns, by the
+tenth percentile of their times. A ratio below 1 is a defect: a decision about threads, vectors or
+memory that is wrong for one form. XLANB_IDIOMS names the rows to measure, as a regular expression;
+XLANB_IDIOMS_TYPE is f32, f64 or bf16.
 """
 
 from __future__ import annotations
@@ -369,6 +369,73 @@ def loops() -> Programs:
     }
 
 
+def decoding() -> Programs:
+    """One token: vectors by weights that are computed, and attention to what came before."""
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        scores = jax.nn.softmax(jnp.einsum("bhd,bkhd->bhk", q, k) / 8, -1)
+        return jnp.einsum("bhk,bkhd->bhd", scores, v)
+
+    def layers(x: Any, weights: Any) -> Any:
+        return lax.scan(lambda h, w: (jax.nn.relu(h @ w), None), x, weights)[0]
+
+    def dequantized(w: Any, scale: Any) -> Any:
+        return w.astype(scale.dtype) * scale
+
+    def halves(w: Any, scale: Any) -> Any:
+        both = jnp.stack([(w & 15).astype(jnp.int8) - 8, (w >> 4).astype(jnp.int8) - 8], 1)
+        blocks = both.astype(scale.dtype).reshape(-1, 32, w.shape[1]) * scale[:, None]
+        return blocks.reshape(-1, w.shape[1])
+
+    x, scale = _float(1, 1024), _float(4096)
+    weights, rows = (_RNG.integers(-127, 128, s).astype(np.int8) for s in ((1024, 4096), (4096, 1024)))
+    nibbles = _RNG.integers(0, 256, (512, 2048)).astype(np.uint8)
+    keep = _RNG.random((1024, 4096)) < 0.5
+    return {
+        "x @ w.T": (lambda x, w: x @ w.T, (x, _float(4096, 1024))),
+        "weights of 8 bits": (lambda x, w, s: x @ dequantized(w, s), (x, weights, scale)),
+        "the same, transposed": (lambda x, w, s: x @ dequantized(w, s[:, None]).T, (x, rows, scale)),
+        "weights of 4 bits": (lambda x, w, s: x @ halves(w, s), (x, nibbles, _float(32, 2048))),
+        "8 tokens, weights of 8 bits": (lambda x, w, s: x @ dequantized(w, s), (_float(8, 1024), weights, scale)),
+        "masked weights": (lambda x, w, m: x @ jnp.where(m, w, 0), (x, _float(1024, 4096), keep)),
+        "layers in a scan": (layers, (_float(1024), _float(6, 1024, 1024))),
+        "cached keys, 8 heads": (attend, (_float(4, 8, 64), _float(4, 2048, 8, 64), _float(4, 2048, 8, 64))),
+        "weighted sum over time": (
+            lambda x, w: jnp.einsum("tbd,bt->bd", x, w),
+            (_float(512, 32, 256), _float(32, 512)),
+        ),
+        "logits": (lambda x, e: x @ e.T, (_float(1, 768), _float(50257, 768))),
+        "next token": (lambda x: jnp.argmax(x, -1), (_float(8, 50257),)),
+    }
+
+
+def images() -> Programs:
+    """Pixels of three channels and of bytes, and updates of whole images."""
+    import jax.numpy as jnp
+
+    pixels, planes = _float(8, 224, 224, 3), _float(8, 3, 224, 224)
+    photo = _RNG.integers(0, 256, (8, 224, 224, 3)).astype(np.uint8)
+    mean = np.array([0.485, 0.456, 0.406], np.float32)
+    return {
+        "NHWC to NCHW": (lambda x: x.transpose(0, 3, 1, 2), (pixels,)),
+        "NCHW to NHWC": (lambda x: x.transpose(0, 2, 3, 1), (planes,)),
+        "bytes to planes": (lambda x: x.transpose(0, 3, 1, 2), (photo,)),
+        "normalized planes": (lambda x: (x.astype(jnp.float32) / 255 - mean).transpose(0, 3, 1, 2), (photo,)),
+        "padding": (lambda x: jnp.pad(x, [(0, 0), (3, 3), (3, 3), (0, 0)]), (pixels,)),
+        "patches": (
+            lambda x: x.reshape(8, 14, 16, 14, 16, 3).transpose(0, 1, 3, 2, 4, 5).reshape(8, 196, 768),
+            (pixels,),
+        ),
+        "sums of images by class": (
+            lambda x, i: jnp.zeros((10, 32, 32, 3), x.dtype).at[i].add(x),  # noqa: PD008 - an array of JAX
+            (_float(128, 32, 32, 3), _below(10, 128)),
+        ),
+    }
+
+
 def gradients() -> Programs:
     """Gradients of blocks of networks for their weights, by batches of sequences or images."""
     import jax
@@ -446,7 +513,7 @@ def gradients() -> Programs:
 
 _GROUPS = (
     stencils, scans, orders, gathers, layers, reductions, moves, functions, integers, transforms, small_products,
-    loops, gradients
+    loops, decoding, images, gradients,
 )  # fmt: skip
 
 
