@@ -103,7 +103,7 @@ def _compute_in_one_type(i: HloInstruction) -> bool:
     is_small = kind.is_floating and kind.bits < 32
     if is_small and any(o.shape.element_type is not kind for o in operands[:2]):
         b = Builder(i)
-        rounded = [o if o.shape.element_type is kind else b.convert(o, kind) for o in operands[:2]]
+        rounded = [b.as_type(o, kind) for o in operands[:2]]
         c.set_operands(i, [*rounded, *operands[2:]])
     if _sums_alike(kind, result):
         return operands != i.operands

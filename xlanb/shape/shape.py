@@ -196,6 +196,11 @@ class ArrayShape(Shape):
         return (self.layout or _default_layout(self.rank)).minor_to_major
 
     @property
+    def is_row_major(self) -> bool:
+        """Whether the last dimension is the fastest, the first the slowest."""
+        return self.minor_to_major == tuple(reversed(range(self.rank)))
+
+    @property
     def is_dynamic(self) -> bool:
         """Whether any dimension is dynamic."""
         return bool(self.dynamic)

@@ -54,6 +54,10 @@ class Builder:
         """The same values in another element type."""
         return self.add(HloOpcode.CONVERT, (a,), a.array_shape.with_type(element_type))
 
+    def as_type(self, a: HloInstruction, element_type: PrimitiveType) -> HloInstruction:
+        """`a` in an element type; `a` itself if it has it."""
+        return a if a.shape.element_type is element_type else self.convert(a, element_type)
+
     def literal(self, value: Literal) -> HloInstruction:
         """A constant of a literal."""
         return self.computation.constant(value, like=self.root)

@@ -22,37 +22,30 @@ _SHORT = 32
 """Unpadded elements that fill a vector or two."""
 
 
-def merge_pads(module: HloModule) -> bool:
-    """Rewrite pads of arrays in memory in place; return whether any was."""
+def merge_pads(module: HloModule) -> None:
+    """Rewrite pads of arrays in memory in place."""
     fused = {d for c in module.computations for i in c if i.opcode is Op.FUSION for d in i.called_computations}
-    changed = False
     for c in module.computations:
         for i in c:
             if i.opcode is Op.PAD and (c not in fused or i.operands[0].opcode is Op.PARAMETER):
-                changed |= _merge(c, i)
-    return changed
+                _merge(c, i)
 
 
-def _merge(c: HloComputation, i: HloInstruction) -> bool:
+def _merge(c: HloComputation, i: HloInstruction) -> None:
     operand, padding = i.operands[0], i.get("padding")
     source, result = operand.array_shape, i.array_shape
-    if source.is_dynamic or result.is_dynamic or not (_is_row_major(source) and _is_row_major(result)):
-        return False
+    if source.is_dynamic or result.is_dynamic or not (source.is_row_major and result.is_row_major):
+        return
     kept = next((n for n, p in enumerate(reversed(padding)) if p.low or p.high or p.interior), len(padding))
     at = len(padding) - kept - 1
     size = math.prod(result.dimensions[at + 1 :])
     if kept == 0 or at < 0 or padding[at].interior or not 1 < size <= _SHORT:
-        return False
+        return
     b = Builder(i)
     given = b.bitcast(operand, _merged(source, at, size))
     config = (*padding[:at], replace(padding[at], low=padding[at].low * size, high=padding[at].high * size))
     padded = b.add(Op.PAD, (given, i.operands[1]), _merged(result, at, size), padding=config)
     c.replace(i, b.bitcast(padded, i.shape))
-    return True
-
-
-def _is_row_major(shape: ArrayShape) -> bool:
-    return shape.minor_to_major == tuple(range(shape.rank))[::-1]
 
 
 def _merged(shape: ArrayShape, at: int, size: int) -> ArrayShape:

@@ -22,7 +22,7 @@ from xlanb.codegen.parallel import is_shared
 from xlanb.codegen.places import displaced
 from xlanb.codegen.routines import ATTRIBUTES, routine, word
 from xlanb.codegen.types import PTR
-from xlanb.codegen.values import Value, Vector
+from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.matmul.contraction import ContractionAxis, count, merged
 from xlanb.cpu.emitters.matmul.grid import PART, Span, Work, call_part, emit_grid, even
 from xlanb.cpu.emitters.matmul.lanes import Lanes, has_masks, lanes_of
@@ -345,31 +345,25 @@ def _emit_combs(f: Function, comb: Comb) -> None:
         if comb.joins:
             here, there = first * comb.source_type.byte_size, first * (n * comb.type.byte_size)
             lines = [v.load(comb.source_type, displaced(displaced(a, here), line * k), 0) for k in range(n)]
-            for k, made in enumerate(interleaved(lines)):
+            for k, made in enumerate(interleaved(lines, width)):
                 v.store(comb.type, displaced(c, there), k * width, made)
         else:
             here, there = first * (n * comb.source_type.byte_size), first * comb.type.byte_size
             lines = [v.load(comb.source_type, displaced(a, here), k * width) for k in range(n)]
-            for k, made in enumerate(taken_apart(lines)):
+            for k, made in enumerate(taken_apart(lines, width)):
                 v.store(comb.type, displaced(displaced(c, there), line * k), 0, made)
 
 
-def interleaved(rows: Sequence[Value]) -> list[Value]:
+def interleaved(rows: Sequence[Value], width: int) -> list[Value]:
     """As many vectors of the first elements of all rows, then of the second ones, and so on."""
-    n, width = len(rows), _width(rows)
+    n = len(rows)
     return [_picked(rows, [(at % n, at // n) for at in range(k * width, (k + 1) * width)]) for k in range(n)]
 
 
-def taken_apart(rows: Sequence[Value]) -> list[Value]:
+def taken_apart(rows: Sequence[Value], width: int) -> list[Value]:
     """The vectors of which these are interleaved."""
-    n, width = len(rows), _width(rows)
+    n = len(rows)
     return [_picked(rows, [divmod(at * n + k, width) for at in range(width)]) for k in range(n)]
-
-
-def _width(rows: Sequence[Value]) -> int:
-    if not isinstance(rows[0], Vector):
-        raise TypeError(f"{rows[0]} is not a vector")
-    return rows[0].lanes
 
 
 def _picked(rows: Sequence[Value], places: Sequence[tuple[int, int]]) -> Value:

@@ -23,11 +23,12 @@ import numpy as np
 
 from xlanb.analysis import cublas_gemm
 from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.analysis.dot_dimensions import free_dimensions
 from xlanb.conditions import Condition, decide, first_failing, objecting
 from xlanb.gpu import backend_config
 from xlanb.gpu.devices import GpuDevice, gpu_device
 from xlanb.gpu.transforms.gemm_fusion import TINY, is_left_to_loops
-from xlanb.gpu.triton.support_legacy import UNSET, elements_of, free_dimensions
+from xlanb.gpu.triton.support_legacy import UNSET, elements_of
 from xlanb.hlo.attributes import PaddingDimension
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule

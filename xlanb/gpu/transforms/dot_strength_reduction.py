@@ -17,10 +17,11 @@ from typing import Final
 import numpy as np
 
 from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.analysis.dot_dimensions import free_dimensions
 from xlanb.conditions import Condition, decide, objecting
 from xlanb.gpu.devices import GpuDevice, gpu_device
 from xlanb.gpu.transforms.splitk_rewriter import accumulator_type, sum_computation
-from xlanb.gpu.triton.support_legacy import UNSET, elements_of, free_dimensions, gemm_objection
+from xlanb.gpu.triton.support_legacy import UNSET, elements_of, gemm_objection
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O

@@ -18,13 +18,14 @@ from functools import cached_property
 from typing import Final
 
 from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.analysis.dot_dimensions import free_dimensions
 from xlanb.analysis.operand_use import is_elementwise
 from xlanb.conditions import Condition, decide, first_failing, objecting
 from xlanb.errors import PassError
 from xlanb.gpu import backend_config
 from xlanb.gpu.devices import GpuDevice, gpu_device
 from xlanb.gpu.triton import support_legacy
-from xlanb.gpu.triton.support_legacy import UNSET, elements_of, free_dimensions, has_triton
+from xlanb.gpu.triton.support_legacy import UNSET, elements_of, has_triton
 from xlanb.gpu.triton.tiling_propagation import (
     WHOLE,
     DimensionOrder,

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from xlanb.analysis.dot_dimensions import free_dimensions
 from xlanb.conditions import Condition, decide, objecting
 from xlanb.gpu.transforms.gemm_fusion import is_triton_gemm
 from xlanb.gpu.triton.fusion_analysis import objection, swapped_shape
-from xlanb.gpu.triton.support_legacy import free_dimensions
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O

@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
+from xlanb.analysis.dot_dimensions import free_dimensions
 from xlanb.analysis.operand_use import is_elementwise
 from xlanb.gpu.devices import GpuDevice
 from xlanb.hlo.instruction import HloInstruction
@@ -98,13 +99,6 @@ def gemm_objection(dot: HloInstruction, device: GpuDevice) -> str:
     if result is T.S32 and any(t not in (T.S8, T.U8) for t in operands):
         return "a result of type s32 needs 8-bit operands"
     return ""
-
-
-def free_dimensions(dot: HloInstruction, side: str) -> list[int]:
-    """Return an operand's ("lhs" or "rhs") dimensions that are neither batch nor contracting."""
-    taken = (*dot.ints(f"{side}_batch_dims"), *dot.ints(f"{side}_contracting_dims"))
-    shape = dot.operands[0 if side == "lhs" else 1].array_shape
-    return [d for d in range(shape.rank) if d not in taken]
 
 
 def dot_sizes(dot: HloInstruction) -> tuple[int, int, int, int]:

@@ -20,9 +20,9 @@ from enum import Enum, auto
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from xlanb.analysis.dot_dimensions import free_dimensions
 from xlanb.errors import XlanbError
 from xlanb.gpu.triton import support_legacy
-from xlanb.gpu.triton.support_legacy import free_dimensions
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.lazy_dataclass import dataclass

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
-from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import array
 from xlanb.transforms import match as m
-from xlanb.transforms.algebraic_simplifier.facts import scalar_reducer
+from xlanb.transforms.algebraic_simplifier.facts import PLAIN_ALGORITHMS, sum_of, sum_type
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.precision.operand_upcaster import computed_in
 from xlanb.transforms.rules import RuleSet, guard
@@ -19,7 +18,7 @@ DOT = RuleSet("dot")
 rule = DOT.rule
 
 _layouts_do_not_count = guard("the pass is layout-insensitive", lambda options: not options.is_layout_sensitive)
-_plain = guard("no algorithm is requested", lambda root: root.get("algorithm") in (None, "unset", "dot_f32_f32_f32"))
+_plain = guard("no algorithm is requested", lambda root: root.get("algorithm") in PLAIN_ALGORITHMS)
 
 
 def _dimensions(root: HloInstruction) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
@@ -38,10 +37,6 @@ def _in_order(b: Builder, a: HloInstruction, batch: Sequence[int], contracted: S
     """An operand transposed to batch dimensions first and contracting dimensions last."""
     order = [*batch, *_free(a, batch, contracted), *contracted]
     return a if order == sorted(order) else b.transpose(a, order)
-
-
-def _of_type(b: Builder, a: HloInstruction, element_type: PrimitiveType) -> HloInstruction:
-    return a if a.shape.element_type is element_type else b.convert(a, element_type)
 
 
 def _has_no_free_dimension(root: HloInstruction) -> bool:
@@ -75,13 +70,13 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction) -
     (batch, _), (batch2, _) = _dimensions(root)
     kind = computed_in(root)
     shape, n = root.array_shape.with_type(kind), len(batch)
-    left = _of_type(b, _in_order(b, a, batch, ()), kind)
-    right = _of_type(b, _in_order(b, b2, batch2, ()), kind)
+    left = b.as_type(_in_order(b, a, batch, ()), kind)
+    right = b.as_type(_in_order(b, b2, batch2, ()), kind)
     if shape.rank != a.array_shape.rank:
         left = b.broadcast(left, range(a.array_shape.rank), shape)
     if shape.rank != b2.array_shape.rank:
         right = b.broadcast(right, (*range(n), *range(a.array_shape.rank, shape.rank)), shape)
-    return _of_type(b, b.add(O.MULTIPLY, (left, right), shape), root.shape.element_type)
+    return b.as_type(b.add(O.MULTIPLY, (left, right), shape), root.shape.element_type)
 
 
 @rule(
@@ -96,21 +91,13 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction) -
     left_dims, right_dims = _dimensions(root)
     shape, n = root.array_shape, len(left_dims[0])
     kind = computed_in(root)
-    # Products of narrow floats are summed before they are rounded.
-    wide = PrimitiveType.F32 if kind.is_floating and kind.bits < 32 else kind
+    wide = sum_type(kind)
     left, right = (
-        _of_type(b, _of_type(b, _in_order(b, o, *dims), kind), wide) for o, dims in ((a, left_dims), (b2, right_dims))
+        b.as_type(b.as_type(_in_order(b, o, *dims), kind), wide) for o, dims in ((a, left_dims), (b2, right_dims))
     )
     product = b.binary(O.MULTIPLY, left, right)
-    add = scalar_reducer(root.parent.module, O.ADD, wide)
-    summed = b.add(
-        O.REDUCE,
-        (product, b.scalar(0, wide)),
-        array(wide, shape.dimensions),
-        dimensions=tuple(range(n, n + len(left_dims[1]))),
-        to_apply=add,
-    )
-    return _of_type(b, _of_type(b, summed, kind), shape.element_type)
+    summed = sum_of(b, product, range(n, n + len(left_dims[1])))
+    return b.as_type(b.as_type(summed, kind), shape.element_type)
 
 
 def _has_ones(*operands: HloInstruction) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from xlanb.hlo.computation import HloComputation
@@ -181,6 +183,26 @@ def scalar_reducer(module: HloModule, opcode: O, element_type: PrimitiveType) ->
         if combines and c.root.shape.element_type is element_type and c.root.array_shape.is_scalar:
             return c
     return binary_region(module, {}, opcode, element_type)
+
+
+PLAIN_ALGORITHMS = (None, "unset", "dot_f32_f32_f32")
+"""Algorithms of dots that ask for no less precision than that of sums in f32."""
+
+
+def sum_type(kind: PrimitiveType) -> PrimitiveType:
+    """The type in which products of a type are summed: those of narrow floats are rounded after."""
+    return PrimitiveType.F32 if kind.is_floating and kind.bits < PrimitiveType.F32.bits else kind
+
+
+def sum_of(b: Builder, a: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
+    """The sum over some dimensions."""
+    kind = a.shape.element_type
+    return b.add(
+        O.REDUCE,
+        (a, b.scalar(0, kind)),
+        dimensions=tuple(dimensions),
+        to_apply=scalar_reducer(b.computation.module, O.ADD, kind),
+    )
 
 
 _REDUCER = 3

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.analysis.dot_dimensions import free_dimensions
 from xlanb.conditions import Condition, decide
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -142,12 +143,7 @@ def _has_same_form(p: DotPair) -> bool:
         or any(a.ints(n) != b.ints(n) for n in _NUMBERS)
     ):
         return False
-    return len(_layouts(a.operands[other], b.operands[other])) == 1 and len(_free(a, other)) == 1
-
-
-def _free(dot: HloInstruction, number: int) -> list[int]:
-    taken = (*dot.ints(f"{_SIDES[number]}_batch_dims"), *dot.ints(f"{_SIDES[number]}_contracting_dims"))
-    return [d for d in range(dot.operands[number].array_shape.rank) if d not in taken]
+    return len(_layouts(a.operands[other], b.operands[other])) == 1 and len(free_dimensions(a, _SIDES[other])) == 1
 
 
 def _shares_transposed(a: HloInstruction, b: HloInstruction) -> bool:
@@ -197,11 +193,11 @@ _CONDITIONS: Final[tuple[Condition[DotPair], ...]] = (
 def _merge_side(first: HloInstruction, other: HloInstruction, shared: int) -> HloInstruction:
     b, c = Builder(first), first.parent
     parts = [d.operands[1 - shared] for d in (first, other)]
-    (along,) = _free(first, 1 - shared)
+    (along,) = free_dimensions(first, _SIDES[1 - shared])
     both = b.add(O.CONCATENATE, parts, _sum_along(parts, along), dimensions=(along,))
     operands = (first.operands[0], both) if shared == 0 else (both, first.operands[1])
     rank = first.array_shape.rank
-    at = rank - 1 if shared == 0 else rank - 1 - len(_free(first, shared))
+    at = rank - 1 if shared == 0 else rank - 1 - len(free_dimensions(first, _SIDES[shared]))
     made = b.add(O.DOT, operands, _sum_along([first, other], at), **first.attributes)
     split, dims = first.array_shape.dimensions[at], made.array_shape.dimensions
     for old, begin, end in ((first, 0, split), (other, split, dims[at])):

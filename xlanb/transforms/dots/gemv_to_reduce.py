@@ -17,16 +17,14 @@ products do.
 
 from __future__ import annotations
 
-import numpy as np
-
 from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.analysis.dot_dimensions import free_dimensions
 from xlanb.conditions import Condition, decide, objecting
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.lazy_dataclass import dataclass
-from xlanb.shape import PrimitiveType
-from xlanb.transforms.algebraic_simplifier.facts import scalar_reducer
+from xlanb.transforms.algebraic_simplifier.facts import PLAIN_ALGORITHMS, sum_of, sum_type
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.precision.operand_upcaster import computed_in
@@ -34,8 +32,6 @@ from xlanb.transforms.reason import reason
 from xlanb.transforms.verdict import REAL
 
 _SIDES = ("lhs", "rhs")
-_PLAIN = (None, "unset", "dot_f32_f32_f32")
-"""Algorithms that ask for no less precision than that of sums in f32."""
 _SHAPES_ONLY = frozenset((O.BITCAST, O.RESHAPE))
 _READ_ELSEWHERE = frozenset((O.BROADCAST, O.DYNAMIC_SLICE, O.IOTA, O.PAD, O.SLICE))
 """Opcodes of matrices whose elements a loop finds elsewhere."""
@@ -84,15 +80,20 @@ class _Gemv:
 
 def _gemv_of(dot: HloInstruction) -> _Gemv | None:
     """The product, if one operand has no free dimensions and the other has."""
-    found = [n for n in range(len(_SIDES)) if _free(dot, n)]
-    if len(found) != 1:
+    n = _matrix(dot)
+    if n is None:
         return None
-    (n,) = found
-    matrix, batch, contracted, free = dot.operands[n], *_taken(dot, n), _free(dot, n)
+    matrix, batch, contracted, free = dot.operands[n], *_taken(dot, n), tuple(free_dimensions(dot, _SIDES[n]))
     while matrix.opcode is O.TRANSPOSE and matrix.user_count == 1:
         batch, contracted, free = (tuple(matrix.dimensions[d] for d in dims) for dims in (batch, contracted, free))
         matrix = matrix.operands[0]
     return _Gemv(dot, n, matrix, batch, contracted, free)
+
+
+def _matrix(dot: HloInstruction) -> int | None:
+    """The number of the only operand with free dimensions."""
+    found = [n for n, side in enumerate(_SIDES) if free_dimensions(dot, side)]
+    return found[0] if len(found) == 1 else None
 
 
 def _taken(dot: HloInstruction, side: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -101,25 +102,17 @@ def _taken(dot: HloInstruction, side: int) -> tuple[tuple[int, ...], tuple[int, 
     return batch, contracted
 
 
-def _free(dot: HloInstruction, side: int) -> tuple[int, ...]:
-    batch, contracted = _taken(dot, side)
-    rank = dot.operands[side].array_shape.rank
-    return tuple(d for d in range(rank) if d not in batch and d not in contracted)
-
-
 @reason("dot(copy(A), v) => dot(A, v): the layout of A does not matter")
 def _read_in_place(dot: HloInstruction) -> None:
-    found = [n for n in range(len(_SIDES)) if _free(dot, n)]
-    if len(found) != 1:
-        return
-    while (copy := dot.operands[found[0]]).opcode is O.COPY:
-        dot.parent.replace_operand(dot, found[0], copy.operands[0])
+    n = _matrix(dot)
+    while n is not None and (copy := dot.operands[n]).opcode is O.COPY:
+        dot.parent.replace_operand(dot, n, copy.operands[0])
         dot.parent.remove_dead(copy)
 
 
 def _form(x: _Gemv) -> str:
     dot, kind = x.dot, computed_in(x.dot)
-    if dot.get("algorithm") not in _PLAIN:
+    if dot.get("algorithm") not in PLAIN_ALGORITHMS:
         return f"it requires the algorithm {dot.get('algorithm')}"
     if dot.control_predecessors or dot.control_successors:
         return "it has control dependencies"
@@ -155,24 +148,13 @@ _TRANSPOSED: tuple[Condition[_Gemv], ...] = (objecting("its matrix would be tran
 
 @reason("dot(A, v) => reduce(A * broadcast(v))")
 def _reduce(x: _Gemv) -> None:
-    dot, b, kind = x.dot, Builder(x.dot), computed_in(x.dot)
-    if kind.is_floating and kind.bits < PrimitiveType.F32.bits:
-        kind = PrimitiveType.F32
-    matrix, vector = _as(b, x.matrix, kind), _as(b, dot.operands[1 - x.side], kind)
+    dot, b, kind = x.dot, Builder(x.dot), sum_type(computed_in(x.dot))
+    matrix, vector = b.as_type(x.matrix, kind), b.as_type(dot.operands[1 - x.side], kind)
     batch, contracted = _taken(dot, 1 - x.side)
     to = {**dict(zip(batch, x.batch, strict=True)), **dict(zip(contracted, x.contracted, strict=True))}
     spread = b.broadcast(vector, [to[d] for d in range(vector.array_shape.rank)], matrix.array_shape)
-    flow = b.add(
-        O.REDUCE,
-        (b.binary(O.MULTIPLY, matrix, spread), b.computation.constant(np.zeros((), kind.dtype), like=dot)),
-        dimensions=tuple(sorted(x.contracted)),
-        to_apply=scalar_reducer(dot.parent.module, O.ADD, kind),
-    )
+    flow = sum_of(b, b.binary(O.MULTIPLY, matrix, spread), sorted(x.contracted))
     left, goal = sorted((*x.batch, *x.free)), (*x.batch, *x.free)
     if tuple(left) != goal:
         flow = b.transpose(flow, [left.index(d) for d in goal])
-    dot.parent.replace(dot, _as(b, flow, dot.shape.element_type))
-
-
-def _as(b: Builder, i: HloInstruction, kind: PrimitiveType) -> HloInstruction:
-    return i if i.shape.element_type is kind else b.convert(i, kind)
+    dot.parent.replace(dot, b.as_type(flow, dot.shape.element_type))

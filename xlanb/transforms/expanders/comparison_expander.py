@@ -52,7 +52,7 @@ def _expand(i: HloInstruction) -> None:
         b.add(O.BROADCAST, (b.scalar(value, integers.element_type),), integers, dimensions=())
         for value in (0, top - 1, -top)
     )
-    operands = (o if o.shape.element_type is t else b.convert(o, t) for o in i.operands)
+    operands = (b.as_type(o, t) for o in i.operands)
     left, right = (_key(b, o, zero, low_bits) for o in operands)
     i.parent.replace(i, b.add(O.COMPARE, (left, right), i.shape, direction=i.get("direction")))
 

@@ -94,11 +94,7 @@ def _rows(full: ArrayShape, reduced: tuple[int, ...]) -> _Rows:
 @lru_cache(maxsize=1024)
 def _sizes(s: ArrayShape) -> tuple[int, ...] | None:
     """The sizes that are not 1 of a row-major array."""
-    return tuple(s.dimensions[d] for d in long_dimensions(s)) if _is_row_major(s) else None
-
-
-def _is_row_major(s: ArrayShape) -> bool:
-    return s.minor_to_major == tuple(reversed(range(s.rank)))
+    return tuple(s.dimensions[d] for d in long_dimensions(s)) if s.is_row_major else None
 
 
 def _fuse_rows(c: HloComputation) -> None:
@@ -156,7 +152,7 @@ def _is_row_reduction(i: HloInstruction) -> bool:
         return False
     length = math.prod(s.dimensions[d] for d in i.dimensions)
     is_large = _SHORTEST <= length <= _LONGEST and s.byte_size >= _LEAST_BYTES
-    return is_large and _is_row_major(s) and _is_row_major(i.array_shape)
+    return is_large and s.is_row_major and i.array_shape.is_row_major
 
 
 def _belongs(i: HloInstruction, rows: _Rows) -> bool:

@@ -132,11 +132,7 @@ def is_odd(shape: object) -> bool:
     """Whether it is an array that is not row-major."""
     if not isinstance(shape, ArrayShape) or not shape.is_array or shape.is_dynamic:
         return False
-    return shape.layout is not None and not shape.layout.tiles and not _is_row_major(shape)
-
-
-def _is_row_major(shape: ArrayShape) -> bool:
-    return shape.minor_to_major == tuple(reversed(range(shape.rank)))
+    return shape.layout is not None and not shape.layout.tiles and not shape.is_row_major
 
 
 def row_major(shape: ArrayShape) -> ArrayShape:

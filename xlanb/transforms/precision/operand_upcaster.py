@@ -45,5 +45,5 @@ class OperandUpcaster(HloPass):
 
 def _upcast(i: HloInstruction, kind: PrimitiveType) -> None:
     b = Builder(i)
-    operands = [o if o.shape.element_type is kind else b.convert(o, kind) for o in i.operands[:2]]
+    operands = [b.as_type(o, kind) for o in i.operands[:2]]
     i.parent.set_operands(i, [*operands, *i.operands[2:]])

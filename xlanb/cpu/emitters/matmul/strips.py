@@ -117,7 +117,7 @@ def strips_of(x: Contraction, target: CodegenTarget) -> Strips | None:
 def _tiles(x: Contraction, target: CodegenTarget) -> Iterator[StripTile]:
     """Yield the tiles whose sums and operands fit the registers."""
     registers, width = target.vector_registers, lanes_of(target, x.type.bits)
-    for most in (min(_ROWS, registers * 3 // 8), registers * 13 // 32):
+    for most in (min(_ROWS, registers * 3 // 8), registers * 13 // 32):  # of 32, 8 by 3 vectors or 13 by 2
         rows = even(x.row_count, most)
         vectors = _VECTORS if rows == 1 else min(_VECTORS, (registers - 2) // (rows + 1))
         yield StripTile(rows, (x.row_count - 1) % rows + 1, vectors, width, x.type)
