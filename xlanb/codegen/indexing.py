@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from xlanb.codegen.elements import Element, load, store, zero
+from xlanb.codegen.combs import taken_apart
+from xlanb.codegen.elements import Element, array, from_memory, load, store, zero
 from xlanb.codegen.function import Function, Ix
-from xlanb.codegen.lanes import split
+from xlanb.codegen.lanes import LaneIndex, split
 from xlanb.codegen.values import Value
 from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape
@@ -49,6 +50,11 @@ class Index:
         self.shape = shape
         self._multi = tuple(multi) if multi is not None else (() if not shape.dimensions else None)
         self.flat = flat
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether only the offset is known."""
+        return self._multi is None
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -142,9 +148,43 @@ class IrArray:
         f, t = self.pointer.function, self.shape.element_type
         if self.shape.element_count == 0:
             return zero(f, t)
+        if f.across_rows and (column := _column(f, self, index)) is not None:
+            return column
         return load(t, self.pointer, flatten_at(f, index, self.shape))
 
     def store(self, index: Index, value: Element) -> None:
         """Store the element at an index of the same dimensions."""
         offset = flatten_at(self.pointer.function, index, self.shape)
         store(self.shape.element_type, self.pointer, offset, value)
+
+
+_SHORT = 8
+"""The most elements of a row that are loaded at once, and taken apart."""
+
+
+def _column(f: Function, a: IrArray, index: Index) -> Value | None:
+    """The element at a known place of short rows, of which each lane has one; None for others.
+
+    The rows are loaded whole, once for all columns.
+    """
+    if index.is_flat:
+        return None
+    t, here = a.shape.element_type, list(index.multi(f))
+    place, count = 0, 1
+    for d in order(a.shape):
+        at = here[d]
+        if not isinstance(at, int):
+            break
+        here[d] = 0
+        place, count = place + at * count, count * a.shape.dimensions[d]
+    rows = flatten(f, here, a.shape)
+    is_short = 1 < count <= _SHORT and not t.is_complex and f.mask is None
+    if not is_short or not isinstance(rows, LaneIndex) or rows.step != count:
+        return None
+    pointer, width = array(t, a.pointer), f.width
+
+    def load_all() -> list[Value]:
+        return taken_apart([pointer.load(f.add(rows.first, k * width), width) for k in range(count)])
+
+    columns: list[Value] = f.once(("rows", a.pointer, t, rows, count), (rows,), load_all)
+    return from_memory(f, t, columns[place])

@@ -191,6 +191,8 @@ def _load_lanes(p: Pointer, index: Value) -> Value:
         return _load_strided_pieces(p, x.first, x.step, width)
     if x is not None and x.step in (2, 3, 4) and mask is not None and mask.count and width >= 4:
         return _load_strided(p, x.first, x.step, width, mask.count)
+    if f.across_rows and mask is None:
+        raise NotAVectorError("elements are far apart")
     return gather(f, p.element, p.addresses(index))
 
 

@@ -91,8 +91,8 @@ class Nest:
     """Loops over axes of `sizes`, the outermost first.
 
     `nanoseconds` is the cost of one element; `is_folded` means a reduction to one value. Rows of
-    fewer than
-    `overlapped` vectors use a mask at their end whatever the tail policy.
+    fewer than `overlapped` vectors use a mask at their end whatever the tail policy. An element may
+    be a row of several `interleaved` ones (see short_rows.py).
     """
 
     sizes: tuple[int, ...]
@@ -103,6 +103,7 @@ class Nest:
     cuts: tuple[int, ...] = ()
     is_folded: bool = False
     overlapped: int = _LONG
+    interleaved: int = 1
 
     @property
     def outer(self) -> tuple[int, ...]:
@@ -132,7 +133,8 @@ class Nest:
             lines.append(f"for {self.count} elements, one by one{self._each}")
         else:
             one, wide = self.widths
-            lines.append(f"for {self.count} elements by {self._by(one, wide)}{self._each}")
+            what = "elements" if self.interleaved == 1 else f"rows of {self.interleaved} interleaved elements"
+            lines.append(f"for {self.count} {what} by {self._by(one, wide)}{self._each}")
             if len(self.cuts) > 2:
                 lines.append(f"  split at {', '.join(map(str, self.cuts[1:-1]))}")
         return "\n".join("  " * k + line if k < 2 else line for k, line in enumerate(lines))

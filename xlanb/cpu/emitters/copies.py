@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
+from xlanb.codegen.combs import interleaved, taken_apart
 from xlanb.codegen.costs import COMMON
 from xlanb.codegen.elements import is_narrow
 from xlanb.codegen.function import Function, Parameter
@@ -345,32 +346,10 @@ def _emit_combs(f: Function, comb: Comb) -> None:
         if comb.joins:
             here, there = first * comb.source_type.byte_size, first * (n * comb.type.byte_size)
             lines = [v.load(comb.source_type, displaced(displaced(a, here), line * k), 0) for k in range(n)]
-            for k, made in enumerate(interleaved(lines, width)):
+            for k, made in enumerate(interleaved(lines)):
                 v.store(comb.type, displaced(c, there), k * width, made)
         else:
             here, there = first * (n * comb.source_type.byte_size), first * comb.type.byte_size
             lines = [v.load(comb.source_type, displaced(a, here), k * width) for k in range(n)]
-            for k, made in enumerate(taken_apart(lines, width)):
+            for k, made in enumerate(taken_apart(lines)):
                 v.store(comb.type, displaced(displaced(c, there), line * k), 0, made)
-
-
-def interleaved(rows: Sequence[Value], width: int) -> list[Value]:
-    """As many vectors of the first elements of all rows, then of the second ones, and so on."""
-    n = len(rows)
-    return [_picked(rows, [(at % n, at // n) for at in range(k * width, (k + 1) * width)]) for k in range(n)]
-
-
-def taken_apart(rows: Sequence[Value], width: int) -> list[Value]:
-    """The vectors of which these are interleaved."""
-    n = len(rows)
-    return [_picked(rows, [divmod(at * n + k, width) for at in range(width)]) for k in range(n)]
-
-
-def _picked(rows: Sequence[Value], places: Sequence[tuple[int, int]]) -> Value:
-    """The vector of the elements at these rows and lanes."""
-    made, width = rows[0], len(places)
-    for n, row in enumerate(rows[1:], 1):
-        before = [lane for _, lane in places] if n == 1 else range(width)
-        chosen = [width + lane if r == n else k for (r, lane), k in zip(places, before, strict=True)]
-        made = made.function.shuffle(made, row, chosen)
-    return made

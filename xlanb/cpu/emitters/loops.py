@@ -14,6 +14,7 @@ from xlanb.codegen.lanes import split
 from xlanb.codegen.nest import Nest, Tail, Vectors, nested
 from xlanb.codegen.parallel import parallel
 from xlanb.cpu.emitters.rows import row_index, rows_of, unshaped
+from xlanb.cpu.emitters.short_rows import across_rows, columns, row_axes, store_rows
 from xlanb.cpu.emitters.vector_plan import HARD, VectorPlan, costs_in, plan
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -118,6 +119,8 @@ class _Loops:
             self._one_by_one()
         elif self._gathers_alike(self.sizes[:-run]):
             self._gathered(run)
+        elif self._in_short_rows():
+            return
         elif self.shape.element_count < 4 or not self._in_vectors(run):
             self.f.ready = self.f.ready and self.shape.element_count <= costs.COMMON.plain_loop_elements
             self._one_by_one()
@@ -177,6 +180,34 @@ class _Loops:
             flat = Nest((self.shape.element_count,), 1, widths, nest.nanoseconds, nest.tail)
             return flat.each(self.f, lambda at: self._store(Index(self.shape, flat=at[0])))
         return nest.each(self.f, lambda at: self._store(self._index(at)), self._row)
+
+    def _in_short_rows(self) -> bool:
+        """Emit vectors of equal elements of several short rows; return False if that is impossible.
+
+        Nothing is emitted then.
+        """
+        lanes, _ = self.plan.vectors(self.f.target.vector_bits)
+        axes = row_axes(self.sizes, self.shape.element_type.bits, self.plan, lanes)
+        if not axes or (self.rows is not None and self.rows.reductions):
+            return False
+        sizes, elements = self.sizes[:-axes], math.prod(self.sizes[-axes:])
+        tail = Tail.OVERLAP if self._again else Tail.MASK
+        nest = Nest(sizes, 1, Vectors(lanes), self.plan.nanoseconds * elements, tail, interleaved=elements)
+        self._begin()
+        back = self.f.mark()
+        with across_rows(self.f):
+            done = nest.each(self.f, lambda at: self._store_rows(columns(self.shape, at, axes)))
+        if not done:
+            back()
+        return done
+
+    def _store_rows(self, row: Sequence[Index]) -> None:
+        values = []
+        for index in row:
+            self.e.writes(self.pointers, index)
+            values.append([self.e.element(i, index, leaf) for i, leaf, _ in self.group])
+        for (_, _, array), elements in zip(self.group, zip(*values, strict=True), strict=True):
+            store_rows(self.f, array, row[0], elements)
 
     def _row(self, at: Sequence[Ix]) -> None:
         """Emit a row's reductions before its elements; keep costly operands in the result's row."""

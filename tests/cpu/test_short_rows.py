@@ -1,0 +1,177 @@
+"""Rows of a few elements, computed for as many rows at a time as a vector has lanes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.cpu.guard_pages import run_guarded
+from xlanb.evaluator import evaluate
+from xlanb.hlo import parse
+
+ACROSS = "interleaved elements"
+
+
+def _given(text):
+    rng = np.random.default_rng(5)
+    made = []
+    for p in parse(text).entry_computation.parameters:
+        dtype, shape = p.array_shape.element_type.dtype, p.array_shape.dimensions
+        values = rng.integers(0, 9, shape) if dtype.kind in "iu" else rng.standard_normal(shape)
+        made.append(np.asarray(values).astype(dtype))
+    return made
+
+
+def _checked(backend, text, *, is_across=True):
+    exe, given = backend(text), _given(text)
+    want = np.asarray(evaluate(parse(text), *given))
+    np.testing.assert_allclose(np.asarray(exe(*given)).astype(float), want.astype(float), rtol=1e-5)
+    assert (ACROSS in "".join(map(str, exe.plans.values()))) == is_across
+    return exe
+
+
+def _stack(rows, elements, t):
+    """Columns in reverse order, each with another number added."""
+    lines = [f"x = {t}[{rows},{elements}] parameter(0)"]
+    for k in range(elements):
+        lines += [
+            f"cut{k} = {t}[{rows},1] slice(x), slice={{[0:{rows}],[{elements - 1 - k}:{elements - k}]}}",
+            f"c{k} = {t}[] constant({k})",
+            f"b{k} = {t}[{rows},1] broadcast(c{k}), dimensions={{}}",
+            f"a{k} = {t}[{rows},1] add(cut{k}, b{k})",
+        ]
+    columns = ", ".join(f"a{k}" for k in range(elements))
+    lines.append(f"ROOT r = {t}[{rows},{elements}] concatenate({columns}), dimensions={{1}}")
+    return "HloModule m\nENTRY e {\n" + "\n".join(lines) + "\n}\n"
+
+
+@pytest.mark.parametrize("rows", [64, 81, 1000])
+@pytest.mark.parametrize("elements", [2, 3, 4, 5, 6])
+@pytest.mark.parametrize("t", ["f32", "bf16", "s8", "u16"])
+def test_stacked_columns(backend, rows, elements, t):
+    _checked(backend, _stack(rows, elements, t))
+
+
+@pytest.mark.parametrize(("t", "elements", "is_across"), [("f32", 7, False), ("f64", 4, True), ("f64", 5, False)])
+def test_longer_rows_are_vectors_themselves(backend, t, elements, is_across):
+    _checked(backend, _stack(200, elements, t), is_across=is_across)
+
+
+def test_a_few_rows_are_not_enough(backend):
+    _checked(backend, _stack(5, 3, "f32"), is_across=False)
+
+
+BODIES = {
+    "columns differ": "b = f32[3] parameter(1)\n w = f32[9,70,3] broadcast(b), dimensions={2}\n ROOT r = f32[9,70,3] add(x, w)",
+    "rows differ": "b = f32[9,70] parameter(1)\n w = f32[9,70,3] broadcast(b), dimensions={0,1}\n"
+    " ROOT r = f32[9,70,3] multiply(x, w)",
+    "reversed": "ROOT r = f32[9,70,3] reverse(x), dimensions={2}",
+    "padded": "v = f32[] parameter(1)\n ROOT r = f32[11,74,5] pad(x, v), padding=1_1x3_1x1_1",
+    "cut": "n = f32[9,70,3] negate(x)\n ROOT r = f32[5,61,2] slice(n), slice={[2:7],[4:65],[1:3]}",
+    "two columns of three": "n = f32[9,70,3] negate(x)\n ROOT r = f32[9,70,2] slice(n), slice={[0:9],[0:70],[0:3:2]}",
+    "function": "n = f32[9,70,3] exponential(x)\n b = f32[3] parameter(1)\n w = f32[9,70,3] broadcast(b), dimensions={2}\n"
+    " ROOT r = f32[9,70,3] add(n, w)",
+    "counted": "i = f32[9,70,3] iota(), iota_dimension=2\n j = f32[9,70,3] iota(), iota_dimension=1\n"
+    " k = f32[9,70,3] add(i, j)\n ROOT r = f32[9,70,3] add(x, k)",
+    "two short axes": "f = f32[700] parameter(1)\n n = f32[630,3] bitcast(x)\n b = f32[630] slice(f), slice={[0:630]}\n"
+    " w = f32[630,3,2] broadcast(n), dimensions={0,1}\n v = f32[630,3,2] broadcast(b), dimensions={0}\n"
+    " ROOT r = f32[630,3,2] add(w, v)",
+}
+
+
+def _fused(body):
+    lines = [line.strip() for line in ("x = f32[9,70,3] parameter(0)\n" + body).split("\n")]
+    parameters = [line for line in lines if "parameter(" in line]
+    names, result = ", ".join(line.split()[0] for line in parameters), lines[-1].split()[3]
+    entry = "\n".join(parameters)
+    inside = "\n".join(lines)
+    return f"""HloModule m
+f {{
+{inside}
+}}
+ENTRY e {{
+{entry}
+ROOT z = {result} fusion({names}), kind=kLoop, calls=f
+}}
+"""
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_programs(backend, width, name):
+    _checked(backend, _fused(BODIES[name]), is_across=width > 128 or "padded" not in name)  # 5 elements
+
+
+def test_columns_of_rows_with_another_layout_are_in_order(backend):
+    text = """HloModule m
+ENTRY e {
+  x = f32[3,500]{0,1} parameter(0)
+  b = f32[3] parameter(1)
+  w = f32[3,500]{0,1} broadcast(b), dimensions={0}
+  ROOT r = f32[3,500]{0,1} subtract(x, w)
+}
+"""
+    _checked(backend, text)
+
+
+def test_elements_that_are_far_apart_are_not_gathered(backend):
+    text = """HloModule m
+f {
+  x = f32[300,64] parameter(0)
+  n = f32[300,64] negate(x)
+  a = f32[300,1] slice(n), slice={[0:300],[7:8]}
+  b = f32[300,1] slice(n), slice={[0:300],[40:41]}
+  ROOT r = f32[300,2] concatenate(b, a), dimensions={1}
+}
+ENTRY e {
+  x = f32[300,64] parameter(0)
+  ROOT z = f32[300,2] fusion(x), kind=kLoop, calls=f
+}
+"""
+    _checked(backend, text, is_across=False)
+
+
+def test_a_result_in_its_operand(backend):
+    text = """HloModule m, input_output_alias={ {}: (0, {}, may-alias) }
+ENTRY e {
+  x = f32[333,3] parameter(0)
+  b = f32[3] parameter(1)
+  w = f32[333,3] broadcast(b), dimensions={1}
+  ROOT r = f32[333,3] subtract(x, w)
+}
+"""
+    _checked(backend, text)
+
+
+def test_several_results_share_the_loop(backend):
+    text = """HloModule m
+ENTRY e {
+  x = f32[120,3] parameter(0)
+  b = f32[3] parameter(1)
+  w = f32[120,3] broadcast(b), dimensions={1}
+  s = f32[120,3] subtract(x, w)
+  e = f32[120,3] exponential(s)
+  ROOT t = (f32[120,3], f32[120,3]) tuple(s, e)
+}
+"""
+    exe, given = backend(text), _given(text)
+    for got, want in zip(exe(*given), evaluate(parse(text), *given), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+    assert ACROSS in "".join(map(str, exe.plans.values()))
+
+
+def test_complex_rows_are_as_before(backend):
+    text = "HloModule m\nENTRY e {\nx = c64[90,3] parameter(0)\nROOT r = c64[90,3] reverse(x), dimensions={1}\n}\n"
+    _given_complex = (np.arange(270) + 1j).astype(np.complex64).reshape(90, 3)
+    exe = backend(text)
+    np.testing.assert_array_equal(exe(_given_complex), _given_complex[:, ::-1])
+    assert ACROSS not in "".join(map(str, exe.plans.values()))
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+@pytest.mark.parametrize("rows", [16, 100])
+def test_nothing_outside_the_arrays_is_touched(backend, rows, at_end):
+    text = _stack(rows, 3, "f32")
+    exe, (given,) = backend(text), _given(text)
+    first, second = (run_guarded(exe, [given], at_end=at_end, fill=fill) for fill in (0, 255))
+    assert first == second
+    np.testing.assert_allclose(np.frombuffer(first[0], np.float32).reshape(rows, 3), evaluate(parse(text), given))
