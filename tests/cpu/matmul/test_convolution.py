@@ -28,6 +28,11 @@ CASES = {
         "size=3x3 pad=1_2x1_2 lhs_dilate=2x2 rhs_reversal=1x1", ""),
     "holes and strides": ("[2,9,11,5]", "[3,3,5,7]", "b01f_01io->b01f",
         "size=3x3 stride=2x1 pad=1_2x1_2 lhs_dilate=2x2 rhs_dilate=1x2", ""),
+    "transposed, channels first": ("[2,5,9,11]", "[5,17,5,5]", "bf01_io01->bf01", "size=5x5 pad=2_2x2_2 lhs_dilate=2x2", ""),
+    "transposed, one feature": ("[2,9,11,5]", "[3,3,5,1]", "b01f_01io->b01f", "size=3x3 pad=1_2x2_1 lhs_dilate=2x3", ""),
+    "transposed, groups": ("[2,6,9,11]", "[3,8,3,3]", "bf01_io01->bf01", "size=3x3 pad=2_1x2_1 lhs_dilate=2x2",
+        ", feature_group_count=2"),
+    "transposed, one dimension": ("[2,5,30]", "[7,5,4]", "bf0_0io->bf0", "size=7 pad=3_5 lhs_dilate=3", ""),
     "cropped": ("[2,9,11,5]", "[3,2,5,33]", "b01f_01io->b01f", "size=3x2 pad=-3_1x4_-2 lhs_dilate=2x3", ""),
     "reversed": ("[2,9,11,5]", "[3,2,5,33]", "b01f_01io->b01f", "size=3x2 pad=1_1x1_1 rhs_reversal=1x1", ""),
     "groups": ("[2,9,11,6]", "[3,2,3,32]", "b01f_01io->b01f", "size=3x2 pad=1_1x1_1", ", feature_group_count=2"),
@@ -84,6 +89,14 @@ def test_base_dilation_costs_no_products_with_its_holes():
     assert len(parts) == 4
     outputs = i.shape.element_count
     assert sum(p.x.products for p in parts) == outputs * 2 * 2 * 5
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("transposed")])
+@pytest.mark.parametrize("t", ["bf16", "f64", "s32"])
+def test_phases_are_contractions_whatever_the_layout(check, name, t):
+    text, shapes = _text(name, t)
+    plans = check(text, shapes, (t, t)).plans.values()
+    assert "one by one" not in "".join(map(str, plans))
 
 
 def test_few_pixels_and_many_weights_go_by_panels(check):

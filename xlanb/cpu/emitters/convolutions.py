@@ -22,9 +22,10 @@ from xlanb.codegen.memory import Pointer
 from xlanb.codegen.parallel import parallel
 from xlanb.codegen.types import I1, I8
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.conv.lowering import ConvolutionPart, part_of
+from xlanb.cpu.emitters.conv.lowering import ConvolutionPart, dense, part_of
 from xlanb.cpu.emitters.conv.padded import PaddedInput, emit_padded, padded
 from xlanb.cpu.emitters.conv.phases import combinations, phases
+from xlanb.cpu.emitters.copies import emit_copy
 from xlanb.cpu.emitters.dots import place_of
 from xlanb.cpu.emitters.kernel import IS_CONTRACTION, SCRATCH, Kernel, emitter
 from xlanb.cpu.emitters.matmul.gemm import emit_contraction
@@ -56,8 +57,13 @@ class _Planned:
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes of the padded input, plus the largest scratch memory of a contraction."""
-        return self.source.bytes + max((p.scratch_bytes for _, p in self.parts), default=0)
+        """Bytes of the padded input, of a dense result, and of a contraction's scratch memory."""
+        return self.source.bytes + self.dense_bytes + max((p.scratch_bytes for _, p in self.parts), default=0)
+
+    @property
+    def dense_bytes(self) -> int:
+        """Bytes of the largest dense result, in whole cache lines."""
+        return -(-max((part.dense_bytes for part, _ in self.parts), default=0) // 64) * 64
 
 
 @lru_cache(maxsize=1024)
@@ -68,6 +74,9 @@ def _plan_of(c: Convolution) -> _Planned | None:
     chosen = [found for found in combinations(c) if all(phase.taps for phase in found)]
     parts = [part_of(c, source, found) for found in chosen]
     plans = [plan(part.x) for part in parts]
+    if None in plans and len(parts) > 1:  # a phase's results may be contiguous along no axis
+        parts = [dense(part) for part in parts]
+        plans = [plan(part.x) for part in parts]
     made = tuple((part, p) for part, p in zip(parts, plans, strict=True) if p is not None)
     if not made or len(made) < len(parts):
         return None
@@ -100,6 +109,9 @@ def emit_convolution(k: Kernel) -> bool:
     if wide.bytes and scratch is not None:
         emit_padded(e.f, wide, c, source, scratch)
         source, scratch = scratch, Pointer(scratch, I8).address(wide.bytes)
+    held = scratch
+    if planned.dense_bytes and scratch is not None:
+        scratch = Pointer(scratch, I8).address(planned.dense_bytes)
     if not planned.whole:
         e.f.fill_zero(output.pointer, output.shape.element_count * output.shape.element_type.byte_size, 1)
     for part, made in planned.parts:
@@ -114,7 +126,11 @@ def emit_convolution(k: Kernel) -> bool:
         if packed is not None:
             made, place = packed
             a, b = (place, b) if made.x.is_swapped else (a, place)
-        emit_contraction(e.f, made, (a, b, to), scratch)
+        if part.spread is None or held is None:
+            emit_contraction(e.f, made, (a, b, to), scratch)
+        else:
+            emit_contraction(e.f, made, (a, b, held), scratch)
+            emit_copy(e.f, part.spread, held, to)
     e.f.ready = e.f.calls_only = True
     if any(not side.is_plain for side in wide.sides) and c.type.is_floating and not multiplies_padding(i):
         _skip_padding(e, i, output)

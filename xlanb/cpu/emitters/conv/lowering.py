@@ -7,22 +7,36 @@ the input, so that rows overlap in memory.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import prod
+
 from xlanb.codegen.convolution import Convolution
 from xlanb.codegen.indexing import strides
 from xlanb.cpu.emitters.conv.padded import PaddedInput
 from xlanb.cpu.emitters.conv.phases import Phase
+from xlanb.cpu.emitters.copies import Copy
 from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis
 from xlanb.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)
 class ConvolutionPart:
-    """A contraction, and its first elements in input, kernel and result."""
+    """A contraction, and its first elements in input, kernel and result.
+
+    With `spread`, the contraction's result is dense: a copy in scratch memory, from which the
+    elements are spread over the convolution's result.
+    """
 
     x: Contraction
     a: int
     b: int
     c: int
+    spread: Copy | None = None
+
+    @property
+    def dense_bytes(self) -> int:
+        """Bytes of the dense result."""
+        return prod(axis.size for axis in self.spread.axes) * self.x.c_type.byte_size if self.spread else 0
 
 
 def part_of(c: Convolution, p: PaddedInput, chosen: tuple[Phase, ...]) -> ConvolutionPart:
@@ -57,3 +71,19 @@ def part_of(c: Convolution, p: PaddedInput, chosen: tuple[Phase, ...]) -> Convol
         c.result.element_type,
     )
     return ConvolutionPart(x, *first)
+
+
+def dense(p: ConvolutionPart) -> ConvolutionPart:
+    """The part with a dense result, in the same order of axes."""
+    strides, axes, size = dict[ContractionAxis, int](), [], 1
+    for axis in sorted({*p.x.batch, *p.x.rows, *p.x.columns}, key=lambda axis: axis.c):
+        if axis.size > 1:
+            strides[axis] = size
+            axes.append(ContractionAxis(axis.size, size, 0, axis.c))
+            size *= axis.size
+    batch, rows, columns = (
+        tuple(replace(axis, c=strides.get(axis, 0)) for axis in kind) for kind in (p.x.batch, p.x.rows, p.x.columns)
+    )
+    t = p.x.c_type
+    x = replace(p.x, batch=batch, rows=rows, columns=columns)
+    return replace(p, x=x, spread=Copy(tuple(reversed(axes)), t, t))
