@@ -47,6 +47,6 @@ def test_elements_of_a_chain_are_looked_at_once(monkeypatch, count):
 
     monkeypatch.setattr(rows, "same_order", counting)
     root = fusion(count).fused_computation.root
-    found = rows._same_elements(root, root.array_shape, ())
+    found = rows.same_elements(root, root.array_shape, ())
     assert len(found) == 2 * count - 1  # all but the operand of the reverse
     assert len(compared) < 4 * count

@@ -175,3 +175,199 @@ def test_nothing_outside_the_arrays_is_touched(backend, rows, at_end):
     first, second = (run_guarded(exe, [given], at_end=at_end, fill=fill) for fill in (0, 255))
     assert first == second
     np.testing.assert_allclose(np.frombuffer(first[0], np.float32).reshape(rows, 3), evaluate(parse(text), given))
+
+
+# -- reductions of short rows ----------------------------------------------------------------------
+
+
+def _reduced(rows, elements, t="f32", op="add", *, dims="1", source=None, result=None, first="0"):
+    source, result = source or f"{rows},{elements}", result or f"{rows}"
+    return f"""HloModule m
+r {{
+  p = {t}[] parameter(0)
+  q = {t}[] parameter(1)
+  ROOT s = {t}[] {op}(p, q)
+}}
+f {{
+  x = {t}[{source}] parameter(0)
+  c = {t}[] constant({first})
+  d = {t}[{source}] add(x, x)
+  m = {t}[{result}] reduce(d, c), dimensions={{{dims}}}, to_apply=r
+  ROOT a = {t}[{result}] negate(m)
+}}
+ENTRY e {{
+  x = {t}[{source}] parameter(0)
+  ROOT z = {t}[{result}] fusion(x), kind=kLoop, calls=f
+}}
+"""
+
+
+def _is_across(exe, rows):
+    """Whether vectors of several rows' results are computed."""
+    plans = "".join(map(str, exe.plans.values()))
+    return f"for {rows} elements by vectors" in plans and "one by one" not in plans
+
+
+def _same(exe, text, given):
+    want = np.asarray(evaluate(parse(text), *given)).astype(float)
+    np.testing.assert_allclose(
+        np.asarray(exe(*given)).astype(float), want, rtol=1e-2 if "bf16" in text else 1e-5, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("elements", [5, 7, 8, 9, 16, 17, 33, 64])
+@pytest.mark.parametrize("t", ["f32", "f64", "bf16", "s32", "u8"])
+def test_sums_of_short_rows(backend, elements, t):
+    text = _reduced(131, elements, t)
+    exe = backend(text)
+    assert _is_across(exe, 131)
+    _same(exe, text, _given(text))
+
+
+@pytest.mark.parametrize("op", ["maximum", "minimum", "multiply"])
+@pytest.mark.parametrize("elements", [6, 20])
+def test_operations_on_short_rows(backend, width, op, elements):
+    text = _reduced(70, elements, op=op)
+    exe = backend(text)
+    assert _is_across(exe, 70)
+    _same(exe, text, _given(text))
+
+
+def test_an_operation_that_is_in_no_order(backend):
+    text = _reduced(70, 20, op="subtract", first="3")
+    _same(backend(text), text, _given(text))
+
+
+def test_long_rows_are_reduced_along(backend):
+    exe = backend(_reduced(70, 65))
+    assert not _is_across(exe, 70)
+
+
+@pytest.mark.parametrize(
+    ("source", "dims", "result"), [("3,70,5,6", "2,3", "3,70"), ("4,5,66,7", "1,3", "4,66"), ("66,1,7", "1,2", "66")]
+)
+def test_several_reduced_dimensions(backend, source, dims, result):
+    text = _reduced(0, 0, source=source, dims=dims, result=result)
+    exe = backend(text)
+    assert _is_across(exe, result.rsplit(",", maxsplit=1)[-1])
+    _same(exe, text, _given(text))
+
+
+@pytest.mark.parametrize("elements", [6, 24])
+def test_what_each_row_adds(backend, elements):
+    """The sum of exponentials of differences to a number per row, as in a logsumexp."""
+    text = f"""HloModule m
+r {{ p = f32[] parameter(0) q = f32[] parameter(1) ROOT s = f32[] add(p, q) }}
+f {{
+  x = f32[100,{elements}] parameter(0)
+  y = f32[100] parameter(1)
+  c = f32[] constant(0)
+  w = f32[100,{elements}] broadcast(y), dimensions={{0}}
+  d = f32[100,{elements}] subtract(x, w)
+  e = f32[100,{elements}] exponential(d)
+  m = f32[100] reduce(e, c), dimensions={{1}}, to_apply=r
+  l = f32[100] log(m)
+  ROOT a = f32[100] add(l, y)
+}}
+ENTRY e {{
+  x = f32[100,{elements}] parameter(0)
+  y = f32[100] parameter(1)
+  ROOT z = f32[100] fusion(x, y), kind=kLoop, calls=f
+}}
+"""
+    exe = backend(text)
+    assert _is_across(exe, 100)
+    _same(exe, text, _given(text))
+
+
+def test_the_same_element_for_each_place(backend):
+    text = """HloModule m
+r { p = f32[] parameter(0) q = f32[] parameter(1) ROOT s = f32[] add(p, q) }
+f {
+  y = f32[] parameter(0)
+  c = f32[] constant(0)
+  w = f32[100,20] broadcast(y), dimensions={}
+  ROOT m = f32[100] reduce(w, c), dimensions={1}, to_apply=r
+}
+ENTRY e {
+  y = f32[] parameter(0)
+  ROOT z = f32[100] fusion(y), kind=kLoop, calls=f
+}
+"""
+    np.testing.assert_allclose(backend(text)(np.float32(0.5)), np.full(100, 10, np.float32))
+
+
+_ARGMAX = """HloModule m
+r {{
+  a = {t}[] parameter(0)
+  i = {p}[] parameter(1)
+  b = {t}[] parameter(2)
+  j = {p}[] parameter(3)
+  gt = pred[] compare(a, b), direction=GT
+  odd = pred[] compare(a, a), direction=NE
+  keep = pred[] or(gt, odd)
+  value = {t}[] select(keep, a, b)
+  eq = pred[] compare(a, b), direction=EQ
+  lt = pred[] compare(i, j), direction=LT
+  tie = pred[] and(eq, lt)
+  first = pred[] or(keep, tie)
+  at = {p}[] select(first, i, j)
+  ROOT both = ({t}[], {p}[]) tuple(value, at)
+}}
+f {{
+  x = {t}[{source}] parameter(0)
+  k = {p}[{source}] iota(), iota_dimension={d}
+  least = {t}[] constant({least})
+  zero = {p}[] constant({zero})
+  ROOT m = ({t}[{result}], {p}[{result}]) reduce(x, k, least, zero), dimensions={{{d}}}, to_apply=r
+}}
+ENTRY e {{
+  x = {t}[{source}] parameter(0)
+  ROOT z = ({t}[{result}], {p}[{result}]) fusion(x), kind=kLoop, calls=f
+}}
+"""
+
+
+@pytest.mark.parametrize("zero", [0, 5])
+@pytest.mark.parametrize("p", ["s32", "s64"])
+@pytest.mark.parametrize(
+    ("source", "d", "result"), [("90,6", 1, "90"), ("90,20", 1, "90"), ("40,50,3", 0, "50,3"), ("7,40,66", 1, "7,66")]
+)
+@pytest.mark.parametrize("with_nan", [False, True])
+def test_largest_elements_and_their_places(backend, source, d, result, p, zero, with_nan):
+    text = _ARGMAX.format(t="f32", p=p, source=source, d=d, result=result, least="-inf", zero=zero)
+    rng = np.random.default_rng(1)
+    x = rng.integers(0, 5, [int(n) for n in source.split(",")]).astype(np.float32)
+    if with_nan:
+        x[rng.random(x.shape) < 0.1] = np.nan
+        x[0] = -np.inf
+    for got, want in zip(backend(text)(x), evaluate(parse(text), x), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+@pytest.mark.parametrize("rows", [16, 100])
+@pytest.mark.parametrize("elements", [7, 21])
+def test_no_row_is_read_beyond_its_array(backend, rows, elements, at_end):
+    text = _reduced(rows, elements)
+    exe, (given,) = backend(text), _given(text)
+    got = run_guarded(exe, [given], at_end=at_end)
+    np.testing.assert_allclose(np.frombuffer(got[0], np.float32), evaluate(parse(text), given), rtol=1e-5)
+
+
+@pytest.mark.parametrize("op", ["maximum", "add", "multiply"])
+@pytest.mark.parametrize("t", ["f32", "u8", "s64", "bf16"])
+@pytest.mark.parametrize(("elements", "low", "high"), [(2, 1, 0), (3, 2, 0), (4, 0, 3), (3, 1, 1)])
+def test_windows_of_short_rows(backend, t, op, elements, low, high):
+    size, first = low + high + 1, {"maximum": 0, "add": 0, "multiply": 1}[op]
+    text = f"""HloModule m
+r {{ p = {t}[] parameter(0) q = {t}[] parameter(1) ROOT s = {t}[] {op}(p, q) }}
+ENTRY e {{
+  x = {t}[5,90,{elements}] parameter(0)
+  c = {t}[] constant({first})
+  ROOT w = {t}[5,90,{elements}] reduce-window(x, c), window={{size=1x1x{size} pad=0_0x0_0x{low}_{high}}}, to_apply=r
+}}
+"""
+    exe = backend(text)
+    assert ACROSS in "".join(map(str, exe.plans.values()))
+    _same(exe, text, _given(text))

@@ -62,7 +62,7 @@ class Costs:
     """Combining an element of a scatter's update with the operand."""
     plain_loop_elements: int = 32
     """A loop over this few elements needs neither vectors nor LLVM's passes."""
-    gathered_rows: int = 4
+    gathered_rows: int = 8
     """Rows of a gather that are read together."""
     tile_elements: int = 64
     """The side of a tile in a fusion that reads one operand by rows and another by columns."""

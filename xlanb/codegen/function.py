@@ -62,9 +62,9 @@ class Function:
     An emitter sets `ready` if its IR needs none of LLVM's passes, `calls_only` if nothing in it is
     worth optimizing. `shared` is the body of a function that other programs have too, verbatim, and
     that calls no other by name. `goes_on`: no poll is needed after a call of code that polls, as
-    the results of an interrupted call do no harm (see has_called). `across_rows`: a vector has an
-    element of each of several short rows, which are loaded whole; elements that are far apart raise
-    NotAVectorError.
+    the results of an interrupted call do no harm (see has_called). If `across_rows` is not
+    zero, a vector has an element of each of several rows, which are loaded whole if they have at
+    most so many elements; others that are far apart raise NotAVectorError.
     """
 
     # arithmetic of indices
@@ -149,7 +149,7 @@ class Function:
         self.shared: OutlinedBody | None = None
         self.slot: Ix = 0
         self.repeats = False
-        self.across_rows = False
+        self.across_rows = 0
         self.fast = ""
         self.outlined: list[Outlined] = []
         self.plans: list[Step] = []

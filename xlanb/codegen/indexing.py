@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from xlanb.codegen.combs import taken_apart
 from xlanb.codegen.elements import Element, array, from_memory, load, store, zero
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.lanes import LaneIndex, split
+from xlanb.codegen.memory import Pointer
+from xlanb.codegen.shuffles import store_columns, taken_apart
 from xlanb.codegen.values import Value
 from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape
@@ -159,32 +160,46 @@ class IrArray:
 
 
 _SHORT = 8
-"""The most elements of a row that are loaded at once, and taken apart."""
+"""The most elements of a row that stay in registers; columns of longer ones go to the stack."""
 
 
 def _column(f: Function, a: IrArray, index: Index) -> Value | None:
-    """The element at a known place of short rows, of which each lane has one; None for others.
+    """The element at one place of rows, of which each lane has one; None for other elements.
 
     The rows are loaded whole, once for all columns.
     """
     if index.is_flat:
         return None
     t, here = a.shape.element_type, list(index.multi(f))
-    place, count = 0, 1
+    count = 1
+    inside: list[tuple[Ix, int]] = []
     for d in order(a.shape):
-        at = here[d]
-        if not isinstance(at, int):
+        if isinstance(here[d], LaneIndex):
             break
-        here[d] = 0
-        place, count = place + at * count, count * a.shape.dimensions[d]
+        inside.append((here[d], count))
+        here[d], count = 0, count * a.shape.dimensions[d]
     rows = flatten(f, here, a.shape)
-    is_short = 1 < count <= _SHORT and not t.is_complex and f.mask is None
-    if not is_short or not isinstance(rows, LaneIndex) or rows.step != count:
+    if not 1 < count <= f.across_rows or t.is_complex or f.mask is not None:
         return None
+    if not isinstance(rows, LaneIndex) or rows.step != count:
+        return None
+    place: Ix = 0
+    for at, step in inside:
+        place = f.add(place, f.mul(at, step))
     pointer, width = array(t, a.pointer), f.width
 
     def load_all() -> list[Value]:
-        return taken_apart([pointer.load(f.add(rows.first, k * width), width) for k in range(count)])
+        first = pointer.by(rows.first)
+        return taken_apart([first.load(k * width, width) for k in range(count)])
 
-    columns: list[Value] = f.once(("rows", a.pointer, t, rows, count), (rows,), load_all)
-    return from_memory(f, t, columns[place])
+    def transpose_all() -> Pointer:
+        to = Pointer(f.alloca(pointer.element, -(-count // width) * width**2), pointer.element)
+        store_columns(f, pointer.by(rows.first), to, count, pointer.element.times(width))
+        return to
+
+    key = "rows", a.pointer, t, rows, count
+    if count <= _SHORT and isinstance(place, int):
+        columns: list[Value] = f.once(key, (rows,), load_all)
+        return from_memory(f, t, columns[place])
+    held: Pointer = f.once((*key, "held"), (rows,), transpose_all)
+    return from_memory(f, t, held.load(f.mul(place, width), width))

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from xlanb.codegen.combs import interleaved, taken_apart
 from xlanb.codegen.costs import COMMON
 from xlanb.codegen.elements import is_narrow
 from xlanb.codegen.function import Function, Parameter
@@ -22,6 +21,7 @@ from xlanb.codegen.memory import Pointer
 from xlanb.codegen.parallel import is_shared
 from xlanb.codegen.places import displaced
 from xlanb.codegen.routines import ATTRIBUTES, routine, word
+from xlanb.codegen.shuffles import interleaved, taken_apart, transposed
 from xlanb.codegen.types import PTR
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.matmul.contraction import ContractionAxis, count, merged
@@ -279,19 +279,6 @@ def _emit_squares(f: Function, squares: Squares) -> None:
         for r, made in enumerate(transposed(rows)):
             there = displaced(there, column_step) if r else there
             v.store(squares.type, there, 0, made)
-
-
-def transposed(rows: Sequence[Value]) -> list[Value]:
-    """Transpose a square of 2^k vectors: exchange blocks of half the side, a quarter, ..."""
-    n, made = len(rows), list(rows)
-    half = n // 2
-    while half:
-        for r in (r for r in range(n) if not r & half):
-            low, high = made[r], made[r + half]
-            made[r] = low.function.shuffle(low, high, [n + k - half if k & half else k for k in range(n)])
-            made[r + half] = low.function.shuffle(low, high, [n + k if k & half else k + half for k in range(n)])
-        half //= 2
-    return made
 
 
 # -- combs -----------------------------------------------------------------------------------------

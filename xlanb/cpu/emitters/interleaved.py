@@ -11,9 +11,9 @@ from xlanb.codegen.memory import Pointer
 from xlanb.codegen.nest import steps
 from xlanb.codegen.places import displaced
 from xlanb.codegen.routines import shared
+from xlanb.codegen.shuffles import transposed
 from xlanb.codegen.types import I64
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.copies import transposed
 
 VECTOR_BYTES = 64
 """Bytes of a vector of scratch memory: a cache line."""

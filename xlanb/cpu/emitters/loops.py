@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from xlanb.codegen import costs
@@ -13,8 +13,9 @@ from xlanb.codegen.indexing import Index, IrArray, order, same_order
 from xlanb.codegen.lanes import split
 from xlanb.codegen.nest import Nest, Tail, Vectors, nested
 from xlanb.codegen.parallel import parallel
-from xlanb.cpu.emitters.rows import row_index, rows_of, unshaped
-from xlanb.cpu.emitters.short_rows import across_rows, columns, row_axes, store_rows
+from xlanb.cpu.emitters.reductions import LONGEST
+from xlanb.cpu.emitters.rows import row_index, rows_of, same_elements, unshaped
+from xlanb.cpu.emitters.short_rows import LOADED, across_rows, columns, row_axes, row_nest, store_rows
 from xlanb.cpu.emitters.vector_plan import HARD, VectorPlan, costs_in, plan
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -22,6 +23,9 @@ from xlanb.shape import ArrayShape
 
 if TYPE_CHECKING:
     from xlanb.cpu.emitters.kernel import Kernel
+
+_LITTLE = 8
+"""The most instructions of an element that is computed one by one for the sake of a gather."""
 
 Output = tuple[HloInstruction, Leaf, IrArray]
 
@@ -84,7 +88,7 @@ def _reduced_rows(k: Kernel) -> HloInstruction | None:
     if shape.element_count < costs.COMMON.function_elements or not any(i.opcode in HARD for i in functions):
         return None
     found = [i for i in seen if i.opcode is Op.REDUCE and i not in bound and not i.shape.is_tuple]
-    if len(found) != 1 or not functions.issuperset(u for i in (*found, *functions - {k.root}) for u in i.users):
+    if len(found) != 1 or not functions.issuperset(found[0].users):
         return None
     arrays = (a for leaves in bound.values() for a in leaves.values() if isinstance(a, IrArray))
     if shape.is_dynamic or any(a.pointer.text == k.output.pointer.text for a in arrays):
@@ -113,6 +117,8 @@ class _Loops:
     def emit(self) -> None:
         """Emit the loops, vectorized or one element at a time."""
         run = min(self.plan.run, len(self.order))
+        if self.f.target.explicit_vectors and (run == 0 or self._reduces_rows) and self._across_reduced_rows():
+            return
         if not self.f.target.explicit_vectors or run == 0:
             reason = "the code of each element is already a loop along rows" if run == 0 else "left to LLVM"
             self.f.decided("vectors", "none", reason)
@@ -126,12 +132,23 @@ class _Loops:
             self._one_by_one()
 
     @property
+    def _reduces_rows(self) -> bool:
+        """Whether the kernel is a reduction of pairs along the fastest dimension."""
+        i = self.group[0][0]
+        is_pair = i.opcode is Op.REDUCE and i.shape.is_tuple and i not in self.e.bindings
+        return is_pair and order(array_of(i.operands[0]))[0] in i.dimensions
+
+    @property
     def _again(self) -> bool:
         """Whether elements may be written twice: no operand aliases a result or is kept there."""
         if self.rows is not None and self.rows.kept is not None:
             return False
         read = (source for binding in self.e.bindings.values() for source in binding.values())
         return not any(isinstance(s, IrArray) and s.pointer in self.pointers for s in read)
+
+    @property
+    def _tail(self) -> Tail:
+        return Tail.OVERLAP if self._again else Tail.MASK
 
     def _begin(self) -> None:
         self.e.kept = None
@@ -174,12 +191,32 @@ class _Loops:
         Nothing is emitted then.
         """
         widths = Vectors(*self.plan.vectors(self.f.target.vector_bits))
-        nest = Nest(self.sizes, run, widths, self.plan.nanoseconds, Tail.OVERLAP if self._again else Tail.MASK)
+        nest = Nest(self.sizes, run, widths, self.plan.nanoseconds, self._tail)
         self._begin()
         if run == len(self.sizes):
             flat = Nest((self.shape.element_count,), 1, widths, nest.nanoseconds, nest.tail)
             return flat.each(self.f, lambda at: self._store(Index(self.shape, flat=at[0])))
         return nest.each(self.f, lambda at: self._store(self._index(at)), self._row)
+
+    def _across_reduced_rows(self) -> bool:
+        """Emit vectors of the results of several short rows; return False if that is impossible.
+
+        Nothing is emitted then.
+        """
+        lanes, _ = self.plan.vectors(self.f.target.vector_bits)
+        if self.shape.element_count < lanes:
+            return False
+        nest = row_nest(self.sizes, lanes, self.plan.nanoseconds, self._tail)
+        self._begin()
+        return self._emitted_across(nest, LONGEST, lambda at: self._store(self._index(at)))
+
+    def _emitted_across(self, nest: Nest, longest: int, body: Callable[[list[Ix]], None]) -> bool:
+        back = self.f.mark()
+        with across_rows(self.f, longest):
+            done = nest.each(self.f, body)
+        if not done:
+            back()
+        return done
 
     def _in_short_rows(self) -> bool:
         """Emit vectors of equal elements of several short rows; return False if that is impossible.
@@ -187,19 +224,13 @@ class _Loops:
         Nothing is emitted then.
         """
         lanes, _ = self.plan.vectors(self.f.target.vector_bits)
-        axes = row_axes(self.sizes, self.shape.element_type.bits, self.plan, lanes)
+        axes = row_axes(self.sizes, self.shape.element_type.bits, self.plan, lanes, self.plan.run)
         if not axes or (self.rows is not None and self.rows.reductions):
             return False
         sizes, elements = self.sizes[:-axes], math.prod(self.sizes[-axes:])
-        tail = Tail.OVERLAP if self._again else Tail.MASK
-        nest = Nest(sizes, 1, Vectors(lanes), self.plan.nanoseconds * elements, tail, interleaved=elements)
+        nest = row_nest(sizes, lanes, self.plan.nanoseconds * elements, self._tail, elements)
         self._begin()
-        back = self.f.mark()
-        with across_rows(self.f):
-            done = nest.each(self.f, lambda at: self._store_rows(columns(self.shape, at, axes)))
-        if not done:
-            back()
-        return done
+        return self._emitted_across(nest, LOADED, lambda at: self._store_rows(columns(self.shape, at, axes)))
 
     def _store_rows(self, row: Sequence[Index]) -> None:
         values = []
@@ -224,17 +255,15 @@ class _Loops:
     # -- gathers -----------------------------------------------------------------------------------
 
     def _gathers_alike(self, outer: Sequence[int]) -> bool:
-        """Whether this is only a gather, with the same indices for every row."""
+        """Whether this is a gather, with the same indices for every row, and little more."""
         i = self.group[0][0]
-        if (
-            len(self.group) > 1
-            or i.opcode is not Op.GATHER
-            or i in self.e.bindings
-            or not outer
-            or outer[-1] < costs.COMMON.gathered_rows
-        ):
+        if len(self.group) > 1 or self.plan.hard or not outer or outer[-1] < costs.COMMON.gathered_rows:
             return False
-        return self._again and set(i.ints("offset_dims")) == set(self.order[: len(outer)])
+        alike = same_elements(i, self.shape, self.e.bindings)
+        gathers = [j for j in alike if j.opcode is Op.GATHER and j not in self.e.bindings]
+        if len(gathers) != 1 or len(alike) > _LITTLE:
+            return False
+        return self._again and set(gathers[0].ints("offset_dims")) == set(self.order[: len(outer)])
 
     def _gathered(self, run: int) -> None:
         """Gather several rows at once, by element: they share each index computation.

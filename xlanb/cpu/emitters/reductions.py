@@ -33,6 +33,11 @@ PARTS = 16
 """Number of partial results of a full reduction: constant, whatever the number of threads, so that
 the result is reproducible."""
 
+_UNROLLED, LONGEST = 8, 64
+"""The most elements of a row that are reduced without a loop, and across rows."""
+_IN_TURNS = 4
+"""Partial results of these, so that operations need not wait for one another."""
+
 
 class Reducer:
     """The inputs, initial values and step function of a reduce or reduce-window.
@@ -52,6 +57,7 @@ class Reducer:
             self.types = [T.F32]
         self.one = AnyOrder(e.f, op, self.types[0], self.target.root.name) if op is not None else None
         self.pairs = self._pairs() if count == 2 else None
+        self._comes_later = self.pairs is not None and self.pairs.choice.comes_later(i)
 
     def _pairs(self) -> VariadicPairs | None:
         from xlanb.cpu.emitters.variadic import VariadicPairs, choice
@@ -74,7 +80,8 @@ class Reducer:
             return pack(self.types, self.one.step(flat(accumulators), flat(values)))
         mark = f.locate(self.target.root.name)
         if self.pairs is not None and f.width:
-            made: list[Element] = [*self.pairs.join(flat(accumulators), flat(values))]
+            join = self.pairs.later if self._comes_later else self.pairs.join
+            made: list[Element] = [*join(flat(accumulators), flat(values))]
         else:
             made = self.e.apply(self.target, [*accumulators, *values])
         f.restore(mark)
@@ -114,6 +121,9 @@ def _reduce(e: Elemental, i: HloInstruction, x: Index) -> Element | Sequence[Ele
     dims = [d for d in reversed(source.minor_to_major) if d in i.dimensions]
     kept = iter(x.multi(e.f))
     base: list[Ix] = [0 if d in i.dimensions else next(kept) for d in range(source.rank)]
+    if e.f.across_rows:
+        made = reducer.results(_across(reducer, base, dims))
+        return made if i.shape.is_tuple else made[0]
     if not e.f.width:
         along = AlongRows(reducer, base)
         if along.pays:
@@ -130,6 +140,42 @@ def _reduce(e: Elemental, i: HloInstruction, x: Index) -> Element | Sequence[Ele
 
     made = reducer.results(e.fold([source.dimensions[d] for d in dims], reducer.types, reducer.start(), body))
     return made if i.shape.is_tuple else made[0]
+
+
+def _across(reducer: Reducer, base: Sequence[Ix], dims: Sequence[int]) -> list[Element]:
+    """Reduce the elements of a short row, to several partial results in turns if order is free.
+
+    `base` is as in `AlongRows`.
+    """
+    e, one, sizes = reducer.e, reducer.one, [reducer.source.dimensions[d] for d in dims]
+    count = math.prod(sizes)
+    if count > LONGEST:
+        raise NotAVectorError("rows are long")
+    turns = _IN_TURNS if one is not None and count > 1 else 1
+
+    def step(partial: Sequence[Element], n: Ix) -> list[Element]:
+        where = list(base)
+        for d, v in zip(dims, split(e.f, n, sizes), strict=True):
+            where[d] = v
+        return reducer.step(partial, reducer.elements(where))
+
+    neutral = pack(reducer.types, one.neutral) if one is not None else []
+    partial, done = [reducer.start(), *[neutral] * (turns - 1)], 0
+    if count > _UNROLLED:
+        types, done = reducer.types * turns, count // turns * turns
+        with e.f.carried(count // turns, flat([v for p in partial for v in p])) as loop:
+            held = pack(types, loop.values)
+            each = [held[k : k + len(reducer.types)] for k in range(0, len(held), len(reducer.types))]
+            after = [step(p, e.f.add(e.f.mul(loop.index, turns), k)) for k, p in enumerate(each)]
+            loop.next = flat([v for p in after for v in p])
+        held = pack(types, loop.values)
+        partial = [held[k : k + len(reducer.types)] for k in range(0, len(held), len(reducer.types))]
+    for n in range(done, count):
+        partial[n % turns] = step(partial[n % turns], n)
+    total, *others = partial
+    for more in others:
+        total = reducer.step(total, more)
+    return total
 
 
 @elemental(Op.REDUCE_WINDOW)

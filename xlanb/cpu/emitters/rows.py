@@ -54,9 +54,9 @@ def rows_of(root: HloInstruction, shape: ArrayShape, run: int, bound: Bound) -> 
         return None
     inlined = _reachable(root, lambda i: (o for o in i.operands if o not in bound))
     reductions = tuple(i for i in root.parent.post_order() if i in inlined and _is_of_rows(i, shape, numbered))
-    again = _same_elements(root, shape, bound)
+    again = same_elements(root, shape, bound)
     for i in reductions:
-        for c in _same_elements(i.operands[0], shape, bound):
+        for c in same_elements(i.operands[0], shape, bound):
             if c in again and c is not root and c.opcode in HARD:
                 if array_of(c).element_type is shape.element_type:
                     return Rows(shape, numbered, reductions, i, c)
@@ -86,7 +86,7 @@ def row_index(i: HloInstruction, at: Sequence[Ix]) -> Index:
     return Index(shape, [0 if n == 1 else next(numbers) for n in shape.dimensions])
 
 
-def _same_elements(root: HloInstruction, shape: ArrayShape, bound: Bound) -> dict[HloInstruction, None]:
+def same_elements(root: HloInstruction, shape: ArrayShape, bound: Bound) -> dict[HloInstruction, None]:
     """The instructions whose element of the same index is used to compute an element."""
 
     def following(i: HloInstruction) -> Iterable[HloInstruction]:

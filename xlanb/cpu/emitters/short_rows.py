@@ -12,42 +12,54 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from xlanb.codegen.combs import interleaved
 from xlanb.codegen.elements import array, real, to_memory
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.indexing import Index, IrArray, flatten, order
 from xlanb.codegen.lanes import LaneIndex, Mask, NotAVectorError, varies
+from xlanb.codegen.nest import Nest, Tail, Vectors
+from xlanb.codegen.shuffles import interleaved
 from xlanb.codegen.values import Value, Vector
 from xlanb.cpu.emitters.vector_plan import VectorPlan
 from xlanb.shape import ArrayShape
 
 _ELEMENTS = 7
 """The most elements of a row, if each is worth many shuffles: a function, or a narrow float."""
+LOADED = 8
+"""The most elements of an operand's row that are loaded for the sake of some."""
 
 
-def row_axes(sizes: Sequence[int], bits: int, p: VectorPlan, lanes: int) -> int:
+def row_axes(sizes: Sequence[int], bits: int, p: VectorPlan, lanes: int, run: int) -> int:
     """The number of innermost axes that make up a short row; 0 if rows are long, or few.
 
-    The axis before them should have at least half as many indices as a vector has `lanes`. Vectors
-    along a row are as fast from 7 elements on, or from 5 of 64 bits.
+    `run` axes share one counter. Vectors along a row are as fast from 7 elements on, or from 5 of
+    64 bits.
     """
     longest = _ELEMENTS if p.hard or bits < 32 else 6 if p.widest <= 32 else 4
-    found, most = 0, lanes // 2 - 1
-    for axes in range(max(p.run, 1), len(sizes)):
-        rows, elements = sizes[-axes - 1], math.prod(sizes[-axes:])
-        if 1 < elements <= min(longest, lanes - 1) and rows > most:
+    found, most = 0, (0, 0)
+    for axes in range(max(run, 1), len(sizes)):
+        rows, elements = (sizes[-axes - 1], math.prod(sizes[:-axes])), math.prod(sizes[-axes:])
+        if 1 < elements <= min(longest, lanes - 1) and rows > most and rows[1] >= lanes // 2:
             found, most = axes, rows
     return found
 
 
+def row_nest(sizes: tuple[int, ...], lanes: int, nanoseconds: float, tail: Tail, elements: int = 1) -> Nest:
+    """A nest over rows, a row per lane; `nanoseconds` is the cost of a row of `elements` elements.
+
+    If the innermost axis has fewer indices than half a vector's lanes, all axes share a counter.
+    """
+    run = 1 if sizes[-1] >= lanes // 2 else len(sizes)
+    return Nest(sizes, run, Vectors(lanes), nanoseconds, tail, interleaved=elements)
+
+
 @contextmanager
-def across_rows(f: Function) -> Iterator[None]:
-    """Emit vectors across short rows (`Function.across_rows`)."""
-    f.across_rows = True
+def across_rows(f: Function, longest: int) -> Iterator[None]:
+    """Emit vectors across rows of at most `longest` elements (`Function.across_rows`)."""
+    f.across_rows = longest
     try:
         yield
     finally:
-        f.across_rows = False
+        f.across_rows = 0
 
 
 def columns(shape: ArrayShape, at: Sequence[Ix], axes: int) -> list[Index]:

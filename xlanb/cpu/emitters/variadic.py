@@ -75,17 +75,39 @@ class VariadicChoice:
     sortable: bool
     sortable_numbers: bool
 
+    def comes_later(self, i: HloInstruction) -> bool:
+        """Whether each element's position in a reduce is greater than the accumulator's.
+
+        It may equal that of the initial pair, if equal positions are treated as if one came later.
+        """
+        d = _counted(i)
+        first = i.operands[3]
+        if d is None or i.dimensions != (d,) or first.opcode is not Op.CONSTANT:
+            return False
+        if first.literal.is_elided or first.literal.array.any():
+            return False
+        different = _ALL - {"eq", "nn"}
+        return all(which["lt"] & different == which["eq"] & different for which in (self.value, self.position))
+
     def any_order(self, i: HloInstruction) -> bool:
         """Whether a reduce may be split among lanes.
 
         It may if pairs can be combined in any order, or if positions are an iota that does not
         wrap.
         """
-        at = i.operands[1]
-        if self.free or at.opcode is not Op.IOTA or not self.sortable_numbers:
+        if self.free or not self.sortable_numbers:
             return self.free
-        d = at.get("iota_dimension")
-        return i.dimensions == (d,) and array_of(at).dimensions[d] <= 2 ** (array_of(at).element_type.bits - 1)
+        d = _counted(i)
+        return d is not None and i.dimensions == (d,)
+
+
+def _counted(i: HloInstruction) -> int | None:
+    """The dimension along which a reduce's positions are counted; None if they are not, or wrap."""
+    at = i.operands[1]
+    if at.opcode is not Op.IOTA:
+        return None
+    d: int = at.get("iota_dimension")
+    return d if array_of(at).dimensions[d] <= 2 ** (array_of(at).element_type.bits - 1) else None
 
 
 # -- analyzing the reducer -------------------------------------------------------------------------

@@ -146,6 +146,9 @@ def _fresh_run(p: VectorPlan, bound: Collection[HloInstruction], i: HloInstructi
         return ALL
     if i.opcode is Op.BROADCAST:
         return _broadcast_run(p, bound, i)
+    if i.opcode is Op.IOTA:
+        fastest, d = order(own), i.get("iota_dimension")
+        return (fastest.index(d) or 1) if d in fastest else ALL
     if i.opcode is Op.REDUCE:
         return _reduce_run(p, bound, i, leaf)
     if i.opcode in (Op.RESHAPE, Op.BITCAST):

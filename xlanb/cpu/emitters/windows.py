@@ -3,7 +3,7 @@
 for each result but along the fastest dimension: ranges of the window that are inside
   fastest dimension not windowed (NHWC):  vectors of results, reduced over the ranges
   fastest dimension windowed (NCHW):      a row reduced over the other dimensions' ranges, then its
-                                          windows, both in vectors
+                                          windows, both in vectors; of short rows several at a time
   any other layout:                       one result at a time
 """
 
@@ -15,7 +15,7 @@ from itertools import product
 
 from xlanb.codegen import costs
 from xlanb.codegen.elemental import array_of, flat, pack
-from xlanb.codegen.elements import Element, load, memory, store
+from xlanb.codegen.elements import Element, load, memory, real, store
 from xlanb.codegen.folds import AnyOrder
 from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, order
@@ -25,6 +25,7 @@ from xlanb.codegen.views import array_in_order
 from xlanb.cpu.emitters.kernel import Kernel, emitter
 from xlanb.cpu.emitters.reductions import Reducer
 from xlanb.cpu.emitters.scans import emit_cumulative
+from xlanb.cpu.emitters.short_rows import LOADED, across_rows, columns, row_axes, row_nest, store_rows
 from xlanb.cpu.emitters.vector_plan import costs_in, plan
 from xlanb.hlo.attributes import WindowDimension
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -36,17 +37,19 @@ def emit_windows(k: Kernel) -> bool:
 
     Returns False for others.
     """
-    if emit_cumulative(k):
-        return True
     i = k.root
     inputs = i.operands[: len(i.operands) // 2]
-    if any(w.base_dilation != 1 or w.reversal for w in i.window.dimensions):
-        return False
     source = array_of(inputs[0])
-    if source.element_count == 0 or any(array_in_order(k.e, o, source) is None for o in inputs):
-        return False
-    _WindowFolds(k).emit()
-    return True
+    is_plain = not any(w.base_dilation != 1 or w.reversal for w in i.window.dimensions)
+    is_read = source.element_count and all(array_in_order(k.e, o, source) is not None for o in inputs)
+    folds = _WindowFolds(k) if is_plain and is_read else None
+    if folds is not None and folds.emit_across_rows():
+        return True
+    if emit_cumulative(k):
+        return True
+    if folds is not None:
+        folds.emit()
+    return folds is not None
 
 
 class _WindowFolds:
@@ -63,10 +66,11 @@ class _WindowFolds:
         self.result = next(iter(k.outputs.values())).shape
         self.window = k.root.window.dimensions
         self.dims = list(reversed(order(self.result)))
+        self.sizes = tuple(self.result.dimensions[d] for d in self.dims)
         self.windowed = [d for d in reversed(self.source.minor_to_major) if not self._is_plain(d)]
         self.volume = math.prod(w.size for w in self.window)
         p = plan(k.e.bindings, [(o, ()) for o in self.reducer.inputs], costs_in(k.f))
-        self.vectors = Vectors(*p.vectors(k.f.target.vector_bits))
+        self.plan, self.vectors = p, Vectors(*p.vectors(k.f.target.vector_bits))
         self.lanes = self.vectors.lanes
 
     def _is_plain(self, d: int) -> bool:
@@ -76,7 +80,7 @@ class _WindowFolds:
 
     def emit(self) -> None:
         """Emit the loops over the results."""
-        f, sizes = self.f, tuple(self.result.dimensions[d] for d in self.dims)
+        f, sizes = self.f, self.sizes
         fastest = self.dims[-1] if self.dims else -1
         if f.target.explicit_vectors and fastest >= 0 and order(self.source)[:1] == (fastest,):
             f.ready = True
@@ -97,6 +101,39 @@ class _WindowFolds:
         if not f.ready:
             f.decided("windows", "one by one", "the layout does not allow vectors, or the reducer is not a simple one")
             Nest(sizes, 0, None, self.volume * 2.0).each(f, self._result)
+
+    def emit_across_rows(self) -> bool:
+        """Emit windows of short rows, several rows at a time; return False if that is impossible.
+
+        Nothing is emitted then.
+        """
+        f, bits, sizes = self.f, self.result.element_type.bits, self.sizes
+        if not f.target.explicit_vectors or not self.dims or order(self.source)[:1] != (self.dims[-1],):
+            return False
+        axes = row_axes(sizes, bits, self.plan, self.lanes, 1)
+        if not axes or not set(self.windowed) <= set(self.dims[-axes:]):
+            return False
+        elements = math.prod(sizes[-axes:])
+        nest = row_nest(sizes[:-axes], self.lanes, self.volume * elements / self.lanes, Tail.OVERLAP, elements)
+
+        def body(at: list[Ix]) -> None:
+            row = columns(self.result, at, axes)
+            made = []
+            for index in row:
+                whole = dict(enumerate(index.multi(f)))
+                made.append(self.reducer.results(self._fold(self.windowed, whole, self.reducer.start())))
+            for to, values in zip(self.k.outputs.values(), zip(*made, strict=True), strict=True):
+                store_rows(f, to, row[0], [real(v) for v in values])
+
+        back = f.mark()
+        f.ready = True  # windows are written out
+        with across_rows(f, LOADED):
+            f.ready = nest.each(f, body)
+        if f.ready:
+            f.decided("windows", "one row per vector lane", f"along a row of {elements} elements")
+        else:
+            back()
+        return f.ready
 
     def _whole(self, at: Sequence[Ix]) -> dict[int, Ix]:
         """An index for all dimensions, from one for those of more than one result."""

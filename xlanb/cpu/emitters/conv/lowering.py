@@ -70,7 +70,7 @@ def part_of(c: Convolution, p: PaddedInput, chosen: tuple[Phase, ...]) -> Convol
         c.type,
         c.result.element_type,
     )
-    return ConvolutionPart(x, *first)
+    return ConvolutionPart(x, first[0], first[1], first[2])
 
 
 def dense(p: ConvolutionPart) -> ConvolutionPart:

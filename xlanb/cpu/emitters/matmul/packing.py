@@ -23,9 +23,9 @@ from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.places import displaced
 from xlanb.codegen.routines import routine
+from xlanb.codegen.shuffles import transposed
 from xlanb.codegen.types import I32, I64, PTR
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.copies import transposed
 from xlanb.cpu.emitters.matmul.grid import PART
 from xlanb.cpu.emitters.matmul.lanes import Lanes
 from xlanb.cpu.emitters.matmul.shared import types_text

@@ -1,12 +1,18 @@
-"""Interleave vectors, and take interleaved ones apart, by shuffles of two vectors at a time.
+"""Interleave vectors, take interleaved ones apart, and transpose squares of them.
 
-An even number of lines is halved first: four take eight shuffles instead of twelve.
+Each shuffle takes two vectors. An even number of interleaved lines is halved first: four take eight
+shuffles instead of twelve.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xlanb.codegen.function import Function, Ix
+from xlanb.codegen.lanes import Mask
+from xlanb.codegen.memory import Pointer
+from xlanb.codegen.routines import shared
+from xlanb.codegen.types import I64, Type
 from xlanb.codegen.values import Value
 
 
@@ -33,6 +39,34 @@ def taken_apart(vectors: Sequence[Value]) -> list[Value]:
     places = [[divmod(2 * at + k, width) for at in range(width)] for k in (0, 1)]
     even, odd = (taken_apart([_picked(pair, which) for pair in pairs]) for which in places)
     return [line for two in zip(even, odd, strict=True) for line in two]
+
+
+def transposed(rows: Sequence[Value]) -> list[Value]:
+    """Transpose a square of 2^k vectors: exchange blocks of half the side, a quarter, ..."""
+    n, made = len(rows), list(rows)
+    half = n // 2
+    while half:
+        for r in (r for r in range(n) if not r & half):
+            low, high = made[r], made[r + half]
+            made[r] = low.function.shuffle(low, high, [n + k - half if k & half else k for k in range(n)])
+            made[r + half] = low.function.shuffle(low, high, [n + k if k & half else k + half for k in range(n)])
+        half //= 2
+    return made
+
+
+@shared("turned")
+def store_columns(f: Function, rows: Pointer, to: Pointer, count: Ix, vector: Type) -> None:
+    """Transpose as many rows of `count` elements as a `vector` has: store one per column.
+
+    `to` has room for whole squares.
+    """
+    width = vector.lanes
+    with f.loop(f.div(f.add(count, width - 1), width)) as k:
+        begin = f.mul(k, width)
+        mask = Mask(width, None, f.constants(I64, range(width)) < f.value(f.sub(count, begin)))
+        square = [rows.by(f.add(f.mul(count, r), begin)).load(0, width, mask) for r in range(width)]
+        for r, column in enumerate(transposed(square)):
+            to.store(f.mul(f.add(begin, r), width), column)
 
 
 def _picked(vectors: Sequence[Value], places: Sequence[tuple[int, int]]) -> Value:
