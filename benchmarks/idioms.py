@@ -1,10 +1,10 @@
 """What users write in a line or two of JAX, against XLA:CPU: a hundred small programs.
 
 Stencils, scans, sorts, gathers, scatters, layers, reductions, moves, functions, integers, Fourier
-transforms, tiny products, loops, decoding, images, gradients; in one process, in turns, by the
-tenth percentile of their times. A ratio below 1 is a defect: a decision about threads, vectors or
-memory that is wrong for one form. XLANB_IDIOMS names the rows to measure, as a regular expression;
-XLANB_IDIOMS_TYPE is f32, f64 or bf16.
+transforms, tiny products, loops, decoding, images, short rows, gradients; in one process, in turns,
+by the tenth percentile of their times. A ratio below 1 is a defect: a decision about threads,
+vectors or memory that is wrong for one form. XLANB_IDIOMS names the rows to measure, as a regular
+expression; XLANB_IDIOMS_TYPE is f32, f64 or bf16.
 """
 
 from __future__ import annotations
@@ -436,6 +436,52 @@ def images() -> Programs:
     }
 
 
+def short_rows() -> Programs:
+    """Arrays whose last dimension is short: points, boxes, quaternions, classes."""
+    import jax.numpy as jnp
+    from jax import lax, nn
+
+    def corners(a: Any, d: Any) -> Any:
+        size, middle = (a[:, 2:] - a[:, :2]) * jnp.exp(d[:, 2:]) / 2, (a[:, :2] + a[:, 2:]) / 2 + d[:, :2]
+        x, y, w, h = middle[:, 0], middle[:, 1], size[:, 0], size[:, 1]
+        return jnp.stack([x - w, y - h, x + w, y + h], -1)
+
+    def quaternions(a: Any, b: Any) -> Any:
+        a, b = a.T, b.T
+        return jnp.stack(
+            [
+                a[0] * b[0] - a[1] * b[1] - a[2] * b[2] - a[3] * b[3],
+                a[0] * b[1] + a[1] * b[0] + a[2] * b[3] - a[3] * b[2],
+                a[0] * b[2] - a[1] * b[3] + a[2] * b[0] + a[3] * b[1],
+                a[0] * b[3] + a[1] * b[2] - a[2] * b[1] + a[3] * b[0],
+            ],
+            -1,
+        )
+
+    def rotated(x: Any) -> Any:
+        angles = jnp.arange(x.shape[1])[:, None] * 10000.0 ** (-jnp.arange(x.shape[-1] // 2) / 32)
+        c, s = jnp.cos(angles).astype(x.dtype)[None, :, None], jnp.sin(angles).astype(x.dtype)[None, :, None]
+        even, odd = x[..., ::2], x[..., 1::2]
+        return jnp.stack([even * c - odd * s, even * s + odd * c], -1).reshape(x.shape)
+
+    points, classes = _float(16384, 3), _float(32768, 10)
+    return {
+        "corners of boxes": (corners, (_float(20000, 4), _float(20000, 4))),
+        "products of quaternions": (quaternions, (_float(16384, 4), _float(16384, 4))),
+        "cross products": (jnp.cross, (points, points)),
+        "rotary embedding, pairs": (rotated, (_float(2, 256, 8, 64),)),
+        "padded points": (lambda x: jnp.pad(x, ((2, 2), (1, 0))), (points,)),
+        "homogeneous points": (lambda x: jnp.concatenate([x, jnp.ones_like(x[:, :1])], 1), (points,)),
+        "standardized columns": (lambda x: (x - x.mean(0)) / x.std(0), (points,)),
+        "logsumexp of classes": (lambda x: nn.logsumexp(x, -1), (classes,)),
+        "log-softmax of classes": (nn.log_softmax, (classes,)),
+        "largest of 16": (lambda x: x.max(-1), (_float(65536, 16),)),
+        "argmax of 17": (lambda x: jnp.argmax(x, -1), (_float(16384, 17),)),
+        "cumulative maximum of 4": (lambda x: lax.cummax(x, axis=1), (_float(65536, 4),)),
+        "take along the last": (lambda x, i: jnp.take(x, i, -1), (_float(4096, 128), _below(128, 100))),
+    }
+
+
 def gradients() -> Programs:
     """Gradients of blocks of networks for their weights, by batches of sequences or images."""
     import jax
@@ -513,7 +559,7 @@ def gradients() -> Programs:
 
 _GROUPS = (
     stencils, scans, orders, gathers, layers, reductions, moves, functions, integers, transforms, small_products,
-    loops, decoding, images, gradients,
+    loops, decoding, images, short_rows, gradients,
 )  # fmt: skip
 
 

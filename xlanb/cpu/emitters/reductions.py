@@ -37,6 +37,8 @@ _UNROLLED, LONGEST = 8, 64
 """The most elements of a row that are reduced without a loop, and across rows."""
 _IN_TURNS = 4
 """Partial results of these, so that operations need not wait for one another."""
+Partial = Sequence[Sequence[Element]]
+"""Accumulators of several partial results."""
 
 
 class Reducer:
@@ -122,7 +124,7 @@ def _reduce(e: Elemental, i: HloInstruction, x: Index) -> Element | Sequence[Ele
     kept = iter(x.multi(e.f))
     base: list[Ix] = [0 if d in i.dimensions else next(kept) for d in range(source.rank)]
     if e.f.across_rows:
-        made = reducer.results(_across(reducer, base, dims))
+        made = reducer.results(_across(reducer, base))
         return made if i.shape.is_tuple else made[0]
     if not e.f.width:
         along = AlongRows(reducer, base)
@@ -138,44 +140,83 @@ def _reduce(e: Elemental, i: HloInstruction, x: Index) -> Element | Sequence[Ele
             where[d] = v
         return reducer.step(accumulators, reducer.elements(where))
 
-    made = reducer.results(e.fold([source.dimensions[d] for d in dims], reducer.types, reducer.start(), body))
+    found = _over_columns(reducer, base, dims) if dims else None
+    if found is None:
+        found = e.fold([source.dimensions[d] for d in dims], reducer.types, reducer.start(), body)
+    made = reducer.results(found)
     return made if i.shape.is_tuple else made[0]
 
 
-def _across(reducer: Reducer, base: Sequence[Ix], dims: Sequence[int]) -> list[Element]:
-    """Reduce the elements of a short row, to several partial results in turns if order is free.
-
-    `base` is as in `AlongRows`.
-    """
-    e, one, sizes = reducer.e, reducer.one, [reducer.source.dimensions[d] for d in dims]
-    count = math.prod(sizes)
-    if count > LONGEST:
+def _across(reducer: Reducer, base: Sequence[Ix]) -> list[Element]:
+    """Reduce the elements of a short row; `base` is as in `AlongRows`."""
+    along = AlongRows(reducer, base)
+    slow, fast = (math.prod(reducer.source.dimensions[d] for d in dims) for dims in (along.slow, along.fast))
+    if slow * fast > LONGEST:
         raise NotAVectorError("rows are long")
-    turns = _IN_TURNS if one is not None and count > 1 else 1
+    return _in_turns(reducer, along.elements, slow, fast, _IN_TURNS)
 
-    def step(partial: Sequence[Element], n: Ix) -> list[Element]:
+
+def _over_columns(reducer: Reducer, base: Sequence[Ix], dims: Sequence[int]) -> list[Element] | None:
+    """Reduce over `dims`, slowest first, if that is long and has to wait for each operation."""
+    e, source = reducer.e, reducer.source
+    *slow, fast = (source.dimensions[d] for d in dims)
+    turns = _IN_TURNS * e.f.target.vector_bits // (max(e.f.width, 1) * max(reducer.types[0].bits, 32))
+    if not e.f.width or reducer.one is None or turns < 2 or fast < 4 * turns or reducer.types[0].is_complex:
+        return None
+
+    def elements(outer: Ix, inner: Ix) -> list[Element]:
         where = list(base)
-        for d, v in zip(dims, split(e.f, n, sizes), strict=True):
+        for d, v in zip(dims, [*split(e.f, outer, slow), inner], strict=True):
             where[d] = v
-        return reducer.step(partial, reducer.elements(where))
+        return reducer.elements(where)
 
+    return _in_turns(reducer, elements, math.prod(slow), fast, turns)
+
+
+def _in_turns(
+    reducer: Reducer, elements: Callable[[Ix, Ix], Sequence[Element]], slow: int, fast: int, turns: int
+) -> list[Element]:
+    """Reduce elements (m, n) for m below `slow`, n below `fast`; to `turns` partial results.
+
+    To one if the order matters.
+    """
+    e, one = reducer.e, reducer.one
+    turns = min(turns, fast) if one is not None else 1
     neutral = pack(reducer.types, one.neutral) if one is not None else []
-    partial, done = [reducer.start(), *[neutral] * (turns - 1)], 0
-    if count > _UNROLLED:
-        types, done = reducer.types * turns, count // turns * turns
-        with e.f.carried(count // turns, flat([v for p in partial for v in p])) as loop:
-            held = pack(types, loop.values)
-            each = [held[k : k + len(reducer.types)] for k in range(0, len(held), len(reducer.types))]
-            after = [step(p, e.f.add(e.f.mul(loop.index, turns), k)) for k, p in enumerate(each)]
-            loop.next = flat([v for p in after for v in p])
-        held = pack(types, loop.values)
-        partial = [held[k : k + len(reducer.types)] for k in range(0, len(held), len(reducer.types))]
-    for n in range(done, count):
-        partial[n % turns] = step(partial[n % turns], n)
-    total, *others = partial
+    partial = [reducer.start(), *[neutral] * (turns - 1)]
+
+    def rounds(count: int, partial: Partial, body: Callable[[Ix, Partial], Partial]) -> Partial:
+        with e.f.carried(count, flat([v for p in partial for v in p])) as loop:
+            made = body(loop.index, _apart(pack(reducer.types * turns, loop.values), turns))
+            loop.next = flat([v for p in made for v in p])
+        return _apart(pack(reducer.types * turns, loop.values), turns)
+
+    def over(outer: Ix, partial: Partial) -> Partial:
+        def step(n: Ix, p: Sequence[Element]) -> list[Element]:
+            return reducer.step(p, elements(outer, n))
+
+        def each(n: Ix, partial: Partial) -> Partial:
+            return [step(e.f.add(e.f.mul(n, turns), k), p) for k, p in enumerate(partial)]
+
+        done = 0
+        if fast > _UNROLLED:
+            done = fast // turns * turns
+            partial = rounds(fast // turns, partial, each)
+        made = list(partial)
+        for n in range(done, fast):
+            made[n % turns] = step(n, made[n % turns])
+        return made
+
+    total, *others = over(0, partial) if slow == 1 else rounds(slow, partial, over)
     for more in others:
         total = reducer.step(total, more)
-    return total
+    return list(total)
+
+
+def _apart(values: Sequence[Element], count: int) -> list[Sequence[Element]]:
+    """`count` groups of consecutive values."""
+    each = len(values) // count
+    return [values[k * each : (k + 1) * each] for k in range(count)]
 
 
 @elemental(Op.REDUCE_WINDOW)
@@ -304,6 +345,11 @@ class AlongRows:
     def _nest(self, p: VectorPlan) -> Nest:
         sizes = tuple(self._sizes([*self.slow, *self.fast]))
         return Nest(sizes, len(self.fast), Vectors(*p.vectors(self.e.f.target.vector_bits)), p.nanoseconds)
+
+    def elements(self, outer: Ix, inner: Ix) -> list[Element]:
+        """The elements at a place of the slow reduced dimensions, and at one of the fast ones."""
+        f = self.e.f
+        return self._elements([*split(f, outer, self._sizes(self.slow)), *split(f, inner, self._sizes(self.fast))])
 
     def _sizes(self, dims: Sequence[int]) -> list[int]:
         return [self.source.dimensions[d] for d in dims]
