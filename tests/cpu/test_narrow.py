@@ -115,3 +115,24 @@ ENTRY e {
         np.testing.assert_array_equal(rows, np.float32(ml_dtypes.bfloat16(3000 * x[0, 0].astype(np.float32))))
         assert everything == np.float32(ml_dtypes.bfloat16(12000 * x[0, 0].astype(np.float32)))
         np.testing.assert_array_equal(windows, third)
+
+
+@pytest.mark.parametrize(
+    ("body", "roundings"),
+    [
+        ("ROOT r = bf16[4096] maximum(a, b)", 0),
+        ("n = bf16[4096] negate(a) m = bf16[4096] abs(b) ROOT r = bf16[4096] minimum(n, m)", 0),
+        ("p = pred[4096] compare(a, b), direction=LT ROOT r = bf16[4096] select(p, a, b)", 0),
+        ("c = bf16[] constant(0.5) ROOT r = bf16[4096] clamp(c, a, c)", 0),
+        ("s = bf16[4096] add(a, b) ROOT r = bf16[4096] maximum(s, a)", 1),
+        ("p = pred[4096] compare(a, b), direction=LT s = bf16[4096] add(a, b) ROOT r = bf16[4096] select(p, s, a)", 1),
+    ],
+)
+def test_one_of_two_numbers_is_not_rounded_again(body: str, roundings: int) -> None:
+    exe = xlanb.compile(_program("bf16", body))
+    assert "".join(u.text for u in exe.program.units()).count("i32 32767") in (0, roundings)  # what a rounding adds
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(4096).astype(ml_dtypes.bfloat16) for _ in range(2))
+    a[:4], b[2:6] = [np.nan, -0.0, np.nan, np.inf], [np.nan, 0.0, -np.inf, -np.nan]
+    want = np.asarray(evaluate(exe.hlo_module, a, b)).astype(np.float32)
+    np.testing.assert_array_equal(np.asarray(exe(a, b)).astype(np.float32), want)

@@ -12,7 +12,7 @@ from functools import partial
 
 from xlanb.codegen import extremes, math
 from xlanb.codegen.complex_math import unordered
-from xlanb.codegen.elements import Element, from_bits, odd, pair, part, real, register, rounded, to_bits
+from xlanb.codegen.elements import Element, from_bits, odd, one_of, pair, part, real, register, rounded, to_bits
 from xlanb.codegen.function import Function
 from xlanb.codegen.types import DOUBLE, FLOAT, I1, I8, I32, integer
 from xlanb.codegen.values import Value
@@ -42,7 +42,7 @@ def _plain(opcode: str, f: Function, t: PrimitiveType, a: Value, b: Value, flags
 
 
 def _extreme(name: str, f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
-    return extremes.extreme(f, name, a, b) or f.intrinsic(name, a, b, flags=flags)
+    return one_of(f, t, extremes.extreme(f, name, a, b) or f.intrinsic(name, a, b, flags=flags), a, b)
 
 
 def _min_max(name: str, f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
@@ -169,7 +169,10 @@ def unary(f: Function, op: Op, t: PrimitiveType, a: Value) -> Value:
     rule = (_UNARY_PRED if t is T.PRED else integers if t.is_integral else _UNARY_FLOAT).get(op)
     if rule is None:
         raise UnimplementedError(f"{op} of {t}")
-    return rule(a) if t.is_integral or op in _EXACT else rounded(f, t, rule(a))
+    if t.is_integral or op in _EXACT:
+        return rule(a)
+    made = rule(a)
+    return rounded(f, t, one_of(f, t, made, a) if op in _SIGNS else made)
 
 
 UnaryRule = Callable[[Value], Value]
@@ -251,6 +254,9 @@ _UNARY_FLOAT: dict[Op, UnaryRule] = {
 }
 _EXACT = frozenset({Op.IS_FINITE, Op.SIGN})
 """Functions of floats whose results need no rounding to a narrow type."""
+
+_SIGNS = frozenset({Op.ABS, Op.NEGATE})
+"""Functions of floats that change no more than the sign."""
 
 BINARY = frozenset((*_PRED, *_INTEGER, *_FLOAT))
 """The elementwise opcodes of two operands of one type."""

@@ -169,7 +169,9 @@ def to_memory(f: Function, t: PrimitiveType, value: Value) -> Value:
         return value.cast("fptrunc", HALF)
     if is_narrow(t):
         known = f.recall(("in memory", t, value))
-        return known if isinstance(known, Value) else narrow(t, value)
+        if isinstance(known, Value):
+            return known
+        return value.bits_as(I32).lshr(16).trunc(I16) if is_rounded(f, t, value) else narrow(t, value)
     return value.zext(I8) if t.bits < 8 else value
 
 
@@ -198,7 +200,23 @@ def from_bits(f: Function, t: PrimitiveType, bits: Value) -> Value:
 
 def rounded(f: Function, t: PrimitiveType, value: Value) -> Value:
     """A float rounded to a narrow type; f32 and f64 are unchanged."""
-    return from_memory(f, t, to_memory(f, t, value)) if is_narrow(t) else value
+    return value if not is_narrow(t) or is_rounded(f, t, value) else from_memory(f, t, to_memory(f, t, value))
+
+
+def is_rounded(f: Function, t: PrimitiveType, value: Value) -> bool:
+    """Whether a float is known to be a bf16: the lower half of its bits is zero."""
+    if t is not T.BF16:
+        return False
+    if value.number is not None:
+        return int(np.float32(value.number).view(np.uint32)) & 0xFFFF == 0
+    return f.recall(("in memory", t, value)) is not None or f.recall(("rounded", t, value)) is not None
+
+
+def one_of(f: Function, t: PrimitiveType, value: Value, *operands: Value) -> Value:
+    """A value that is one of its operands, perhaps with another sign: rounded if they all are."""
+    if t is T.BF16 and all(is_rounded(f, t, o) for o in operands):
+        f.remember(("rounded", t, value), value)
+    return value
 
 
 def odd(value: Value) -> Value:
