@@ -62,9 +62,9 @@ class Function:
     An emitter sets `ready` if its IR needs none of LLVM's passes, `calls_only` if nothing in it is
     worth optimizing. `shared` is the body of a function that other programs have too, verbatim, and
     that calls no other by name. `goes_on`: no poll is needed after a call of code that polls, as
-    the results of an interrupted call do no harm (see has_called). If `across_rows` is not
-    zero, a vector has an element of each of several rows, which are loaded whole if they have at
-    most so many elements; others that are far apart raise NotAVectorError.
+    the results of an interrupted call do no harm (see has_called). If `across_rows` is not zero,
+    a vector has an element of each of several rows, which are loaded whole if they have at most so
+    many elements; others that are far apart raise NotAVectorError.
     """
 
     # arithmetic of indices

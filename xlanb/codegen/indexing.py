@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from xlanb.codegen.elements import Element, array, from_memory, load, store, zero
 from xlanb.codegen.function import Function, Ix
-from xlanb.codegen.lanes import LaneIndex, split
+from xlanb.codegen.lanes import LaneIndex, split, varies
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.shuffles import store_columns, taken_apart
 from xlanb.codegen.values import Value
@@ -174,7 +174,7 @@ def _column(f: Function, a: IrArray, index: Index) -> Value | None:
     count = 1
     inside: list[tuple[Ix, int]] = []
     for d in order(a.shape):
-        if isinstance(here[d], LaneIndex):
+        if varies(here[d]):
             break
         inside.append((here[d], count))
         here[d], count = 0, count * a.shape.dimensions[d]

@@ -13,7 +13,6 @@ from xlanb.codegen.indexing import Index, IrArray, order, same_order
 from xlanb.codegen.lanes import split
 from xlanb.codegen.nest import Nest, Tail, Vectors, nested
 from xlanb.codegen.parallel import parallel
-from xlanb.cpu.emitters.reductions import LONGEST
 from xlanb.cpu.emitters.rows import row_index, rows_of, same_elements, unshaped
 from xlanb.cpu.emitters.short_rows import LOADED, across_rows, columns, row_axes, row_nest, store_rows
 from xlanb.cpu.emitters.vector_plan import HARD, VectorPlan, costs_in, plan
@@ -24,6 +23,8 @@ from xlanb.shape import ArrayShape
 if TYPE_CHECKING:
     from xlanb.cpu.emitters.kernel import Kernel
 
+_LONGEST_ROW, _ROW_BYTES = 64, 256
+"""The most elements of rows that are reduced across, and the most bytes as they are computed."""
 _LITTLE = 8
 """The most instructions of an element that is computed one by one for the sake of a gather."""
 
@@ -208,7 +209,18 @@ class _Loops:
             return False
         nest = row_nest(self.sizes, lanes, self.plan.nanoseconds, self._tail)
         self._begin()
-        return self._emitted_across(nest, LONGEST, lambda at: self._store(self._index(at)))
+        return self._emitted_across(nest, self._longest, lambda at: self._store(self._index(at)))
+
+    @property
+    def _longest(self) -> int:
+        """The most elements of a row that is better reduced across.
+
+        Processors add up a vector of integers fast; choosing between pairs takes many operations.
+        """
+        read = [array_of(i).element_type for i in self.plan.seen if i in self.e.bindings and array_of(i).dimensions]
+        if self._reduces_rows or all(t.is_floating for t in read):
+            return min(_LONGEST_ROW, _ROW_BYTES * 8 // self.plan.widest)
+        return LOADED
 
     def _emitted_across(self, nest: Nest, longest: int, body: Callable[[list[Ix]], None]) -> bool:
         back = self.f.mark()

@@ -33,8 +33,8 @@ PARTS = 16
 """Number of partial results of a full reduction: constant, whatever the number of threads, so that
 the result is reproducible."""
 
-_UNROLLED, LONGEST = 8, 64
-"""The most elements of a row that are reduced without a loop, and across rows."""
+_UNROLLED = 8
+"""The most elements of a row that are reduced without a loop."""
 _IN_TURNS = 4
 """Partial results of these, so that operations need not wait for one another."""
 Partial = Sequence[Sequence[Element]]
@@ -151,7 +151,7 @@ def _across(reducer: Reducer, base: Sequence[Ix]) -> list[Element]:
     """Reduce the elements of a short row; `base` is as in `AlongRows`."""
     along = AlongRows(reducer, base)
     slow, fast = (math.prod(reducer.source.dimensions[d] for d in dims) for dims in (along.slow, along.fast))
-    if slow * fast > LONGEST:
+    if slow * fast > reducer.e.f.across_rows:
         raise NotAVectorError("rows are long")
     return _in_turns(reducer, along.elements, slow, fast, _IN_TURNS)
 
