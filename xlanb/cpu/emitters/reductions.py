@@ -37,6 +37,8 @@ _UNROLLED = 8
 """The most elements of a row that are reduced without a loop."""
 _IN_TURNS = 4
 """Partial results of these, so that operations need not wait for one another."""
+_LITTLE = 8
+"""The most instructions of an element that leave a processor waiting for the last operation."""
 Partial = Sequence[Sequence[Element]]
 """Accumulators of several partial results."""
 
@@ -162,6 +164,8 @@ def _over_columns(reducer: Reducer, base: Sequence[Ix], dims: Sequence[int]) -> 
     *slow, fast = (source.dimensions[d] for d in dims)
     turns = _IN_TURNS * e.f.target.vector_bits // (max(e.f.width, 1) * max(reducer.types[0].bits, 32))
     if not e.f.width or reducer.one is None or turns < 2 or fast < 4 * turns or reducer.types[0].is_complex:
+        return None
+    if len(plan(e.bindings, [(o, ()) for o in reducer.inputs]).seen) > _LITTLE:  # it need not wait
         return None
 
     def elements(outer: Ix, inner: Ix) -> list[Element]:
