@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from xlanb.codegen.lanes import MAX_CUTS
+from xlanb.hlo import parse
 from xlanb.shape import PrimitiveType
 
 MANY = MAX_CUTS + 6
@@ -70,3 +71,32 @@ def test_a_fusion_of_many_pieces_computes_them(backend):
     )
     arrays = list(np.random.default_rng(0).random((MANY, 2), np.float32))
     np.testing.assert_array_equal(backend(text)(*arrays), -np.concatenate(arrays))
+
+
+@pytest.mark.parametrize("t", ["f32", "s8", "bf16"])
+@pytest.mark.parametrize(
+    ("sizes", "rest", "d"), [((3, 3), (40, 8), 0), ((40, 7, 40), (5, 8), 1), ((2, 9), (33, 7), 0), ((6, 1), (50, 3), 0)]
+)
+def test_pieces_that_are_contiguous_share_a_counter(backend, t, sizes, rest, d):
+    def dims(n):
+        made = list(rest)
+        made.insert(d, n)
+        return ",".join(map(str, made))
+
+    lines, inside = [], []
+    for k, n in enumerate(sizes):
+        lines.append(f"p{k} = {t}[{dims(n)}] parameter({k})")
+        inside += [lines[-1], f"a{k} = {t}[{dims(n)}] negate(p{k})"]
+    names, result = ", ".join(f"p{k}" for k in range(len(sizes))), f"{t}[{dims(sum(sizes))}]"
+    pieces = ", ".join(f"a{k}" for k in range(len(sizes)))
+    inside.append(f"ROOT c = {result} concatenate({pieces}), dimensions={{{d}}}")
+    entry = "\n".join([*lines, f"ROOT z = {result} fusion({names}), kind=kLoop, calls=f"])
+    body = "\n".join(inside)
+    text = f"HloModule m\nf {{\n{body}\n}}\nENTRY e {{\n{entry}\n}}\n"
+    rng = np.random.default_rng(0)
+    kind = parse(text).entry_computation.parameters[0].array_shape.element_type.dtype
+    given = [rng.integers(-9, 9, [int(x) for x in dims(n).split(",")]).astype(kind) for n in sizes]
+    exe = backend(text)
+    np.testing.assert_array_equal(exe(*given), -np.concatenate(given, d))
+    if 1 not in sizes:
+        assert "split at" in "".join(map(str, exe.plans.values()))

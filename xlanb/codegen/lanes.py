@@ -345,9 +345,12 @@ def _are_within(x: LaneIndex, low: int, high: int) -> bool | None:
         return True
     if span[1] < low or span[0] >= high:
         return False
-    if x.step not in (1, -1) or not isinstance(x.base, int):
+    if len(x.terms) != 1 or not isinstance(x.base, int):
         return None
-    cuts = (low - x.base, high - x.base) if x.step == 1 else (x.base - high + 1, x.base - low + 1)
+    ((a, m), k) = x.terms[0]
+    if m or (k != 1 and (a, k) != (1, -1)):
+        return None
+    cuts = ((low - x.base) * a, (high - x.base) * a) if k == 1 else (x.base - high + 1, x.base - low + 1)
     raise SplitError(tuple(c for c in cuts if x.lane.low < c <= x.lane.high))
 
 

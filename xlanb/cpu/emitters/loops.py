@@ -128,7 +128,7 @@ class _Loops:
             self._gathered(run)
         elif self._in_short_rows():
             return
-        elif self.shape.element_count < 4 or not self._in_vectors(run):
+        elif self.shape.element_count < 4 or not (self._in_vectors(run) or (run > 1 and self._in_vectors(1))):
             self.f.ready = self.f.ready and self.shape.element_count <= costs.COMMON.plain_loop_elements
             self._one_by_one()
 

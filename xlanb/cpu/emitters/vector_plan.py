@@ -158,6 +158,10 @@ def _fresh_run(p: VectorPlan, bound: Collection[HloInstruction], i: HloInstructi
     runs = [_operand_run(p, bound, o, own) for o in i.operands]
     if i.opcode.is_elementwise or i.opcode in (Op.COPY, Op.MAP):
         return min(runs, default=ALL)
+    if i.opcode is Op.CONCATENATE:
+        fastest, (d,) = order(own), i.dimensions
+        if d in fastest and all(order(array_of(o)) == fastest for o in i.operands):
+            return min(fastest.index(d) + 1, *(_run(p, bound, o, ()) for o in i.operands))
     return min(1, *runs) if runs else 1
 
 
