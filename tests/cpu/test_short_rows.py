@@ -400,3 +400,16 @@ ENTRY e {{
     exe = backend(text)
     assert ACROSS in "".join(map(str, exe.plans.values()))
     _same(exe, text, _given(text))
+
+
+def test_windows_of_complex_rows(backend):
+    text = """HloModule m
+r { p = c64[] parameter(0) q = c64[] parameter(1) ROOT s = c64[] add(p, q) }
+ENTRY e {
+  x = c64[5,90,3] parameter(0)
+  c = c64[] constant((0, 0))
+  ROOT w = c64[5,90,3] reduce-window(x, c), window={size=1x1x3 pad=0_0x0_0x1_1}, to_apply=r
+}
+"""
+    x = np.random.default_rng(0).standard_normal((5, 90, 3, 2)).astype(np.float32).view(np.complex64)[..., 0]
+    np.testing.assert_allclose(backend(text)(x), evaluate(parse(text), x), rtol=1e-5, atol=1e-5)

@@ -159,7 +159,7 @@ class IrArray:
         store(self.shape.element_type, self.pointer, offset, value)
 
 
-_SHORT = 8
+SHORT_ROW = 8
 """The most elements of a row that stay in registers; columns of longer ones go to the stack."""
 
 
@@ -198,7 +198,7 @@ def _column(f: Function, a: IrArray, index: Index) -> Value | None:
         return to
 
     key = "rows", a.pointer, t, rows, count
-    if count <= _SHORT and isinstance(place, int):
+    if count <= SHORT_ROW and isinstance(place, int):
         columns: list[Value] = f.once(key, (rows,), load_all)
         return from_memory(f, t, columns[place])
     held: Pointer = f.once((*key, "held"), (rows,), transpose_all)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from xlanb.codegen import costs
@@ -14,7 +14,7 @@ from xlanb.codegen.lanes import split
 from xlanb.codegen.nest import Nest, Tail, Vectors, nested
 from xlanb.codegen.parallel import parallel
 from xlanb.cpu.emitters.rows import row_index, rows_of, same_elements, unshaped
-from xlanb.cpu.emitters.short_rows import LOADED, across_rows, columns, row_axes, row_nest, store_rows
+from xlanb.cpu.emitters.short_rows import LOADED, columns, emitted_across, row_axes, row_nest, store_rows
 from xlanb.cpu.emitters.vector_plan import HARD, VectorPlan, costs_in, plan
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -209,7 +209,7 @@ class _Loops:
             return False
         nest = row_nest(self.sizes, lanes, self.plan.nanoseconds, self._tail)
         self._begin()
-        return self._emitted_across(nest, self._longest, lambda at: self._store(self._index(at)))
+        return emitted_across(self.f, nest, self._longest, lambda at: self._store(self._index(at)))
 
     @property
     def _longest(self) -> int:
@@ -221,14 +221,6 @@ class _Loops:
         if self._reduces_rows or all(t.is_floating for t in read):
             return min(_LONGEST_ROW, _ROW_BYTES * 8 // self.plan.widest)
         return LOADED
-
-    def _emitted_across(self, nest: Nest, longest: int, body: Callable[[list[Ix]], None]) -> bool:
-        back = self.f.mark()
-        with across_rows(self.f, longest):
-            done = nest.each(self.f, body)
-        if not done:
-            back()
-        return done
 
     def _in_short_rows(self) -> bool:
         """Emit vectors of equal elements of several short rows; return False if that is impossible.
@@ -242,7 +234,7 @@ class _Loops:
         sizes, elements = self.sizes[:-axes], math.prod(self.sizes[-axes:])
         nest = row_nest(sizes, lanes, self.plan.nanoseconds * elements, self._tail, elements)
         self._begin()
-        return self._emitted_across(nest, LOADED, lambda at: self._store_rows(columns(self.shape, at, axes)))
+        return emitted_across(self.f, nest, LOADED, lambda at: self._store_rows(columns(self.shape, at, axes)))
 
     def _store_rows(self, row: Sequence[Index]) -> None:
         values = []

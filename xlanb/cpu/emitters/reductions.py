@@ -13,7 +13,7 @@ from xlanb.codegen.elemental import Elemental, array_of, elemental, flat, pack
 from xlanb.codegen.elements import Element, is_narrow, load, real, rounded, store
 from xlanb.codegen.folds import AnyOrder, simple_reducer, window_position
 from xlanb.codegen.function import Ix
-from xlanb.codegen.indexing import Index, IrArray, order
+from xlanb.codegen.indexing import SHORT_ROW, Index, IrArray, order
 from xlanb.codegen.lanes import NotAVectorError, split
 from xlanb.codegen.nest import Folding, Nest, Vectors, vectorize
 from xlanb.codegen.parallel import is_shared, parallel
@@ -33,8 +33,6 @@ PARTS = 16
 """Number of partial results of a full reduction: constant, whatever the number of threads, so that
 the result is reproducible."""
 
-_UNROLLED = 8
-"""The most elements of a row that are reduced without a loop."""
 _IN_TURNS = 4
 """Partial results of these, so that operations need not wait for one another."""
 _LITTLE = 8
@@ -76,6 +74,13 @@ class Reducer:
     def elements(self, at: Sequence[Ix]) -> list[Element]:
         """The elements of the inputs at an index."""
         return [self.e.element(o, Index(array_of(o), at)) for o in self.inputs]
+
+    def elements_at(self, base: Sequence[Ix], dims: Sequence[int], places: Sequence[Ix]) -> list[Element]:
+        """The elements of the inputs at the index `base`, but at these places along `dims`."""
+        at = list(base)
+        for d, v in zip(dims, places, strict=True):
+            at[d] = v
+        return self.elements(at)
 
     def step(self, accumulators: Sequence[Element], values: Sequence[Element]) -> list[Element]:
         """The next accumulators."""
@@ -125,9 +130,6 @@ def _reduce(e: Elemental, i: HloInstruction, x: Index) -> Element | Sequence[Ele
     dims = [d for d in reversed(source.minor_to_major) if d in i.dimensions]
     kept = iter(x.multi(e.f))
     base: list[Ix] = [0 if d in i.dimensions else next(kept) for d in range(source.rank)]
-    if e.f.across_rows:
-        made = reducer.results(_across(reducer, base))
-        return made if i.shape.is_tuple else made[0]
     if not e.f.width:
         along = AlongRows(reducer, base)
         if along.pays:
@@ -137,12 +139,9 @@ def _reduce(e: Elemental, i: HloInstruction, x: Index) -> Element | Sequence[Ele
         e.f.ready = math.prod(source.dimensions[d] for d in i.dimensions) <= costs.COMMON.vector_sum_elements
 
     def body(indices: list[Ix], accumulators: list[Element]) -> list[Element]:
-        where = list(base)
-        for d, v in zip(dims, indices, strict=True):
-            where[d] = v
-        return reducer.step(accumulators, reducer.elements(where))
+        return reducer.step(accumulators, reducer.elements_at(base, dims, indices))
 
-    found = _over_columns(reducer, base, dims) if dims else None
+    found = _across(reducer, base) if e.f.across_rows else _over_columns(reducer, base, dims) if dims else None
     if found is None:
         found = e.fold([source.dimensions[d] for d in dims], reducer.types, reducer.start(), body)
     made = reducer.results(found)
@@ -169,10 +168,7 @@ def _over_columns(reducer: Reducer, base: Sequence[Ix], dims: Sequence[int]) -> 
         return None
 
     def elements(outer: Ix, inner: Ix) -> list[Element]:
-        where = list(base)
-        for d, v in zip(dims, [*split(e.f, outer, slow), inner], strict=True):
-            where[d] = v
-        return reducer.elements(where)
+        return reducer.elements_at(base, dims, [*split(e.f, outer, slow), inner])
 
     return _in_turns(reducer, elements, math.prod(slow), fast, turns)
 
@@ -203,7 +199,7 @@ def _in_turns(
             return [step(e.f.add(e.f.mul(n, turns), k), p) for k, p in enumerate(partial)]
 
         done = 0
-        if fast > _UNROLLED:
+        if fast > SHORT_ROW:
             done = fast // turns * turns
             partial = rounds(fast // turns, partial, each)
         made = list(partial)
@@ -359,10 +355,7 @@ class AlongRows:
         return [self.source.dimensions[d] for d in dims]
 
     def _elements(self, at: Sequence[Ix]) -> list[Element]:
-        where = list(self.base)
-        for d, v in zip([*self.slow, *self.fast], at, strict=True):
-            where[d] = v
-        return self.reducer.elements(where)
+        return self.reducer.elements_at(self.base, [*self.slow, *self.fast], at)
 
     def _values(self, at: list[Ix]) -> Sequence[Value]:
         values = flat(self._elements(at))

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
-from xlanb.codegen.elements import array, real, to_memory
+from xlanb.codegen.elements import Element, array, real, to_memory
 from xlanb.codegen.function import Function, Ix
-from xlanb.codegen.indexing import Index, IrArray, flatten, order
+from xlanb.codegen.indexing import SHORT_ROW, Index, IrArray, flatten, order
 from xlanb.codegen.lanes import LaneIndex, Mask, NotAVectorError, varies
 from xlanb.codegen.nest import Nest, Tail, Vectors
 from xlanb.codegen.shuffles import interleaved
@@ -24,7 +23,7 @@ from xlanb.shape import ArrayShape
 
 _ELEMENTS = 7
 """The most elements of a row, if each is worth many shuffles: a function, or a narrow float."""
-LOADED = 8
+LOADED = SHORT_ROW
 """The most elements of an operand's row that are loaded for the sake of some."""
 
 
@@ -52,14 +51,20 @@ def row_nest(sizes: tuple[int, ...], lanes: int, nanoseconds: float, tail: Tail,
     return Nest(sizes, run, Vectors(lanes), nanoseconds, tail, interleaved=elements)
 
 
-@contextmanager
-def across_rows(f: Function, longest: int) -> Iterator[None]:
-    """Emit vectors across rows of at most `longest` elements (`Function.across_rows`)."""
+def emitted_across(f: Function, nest: Nest, longest: int, body: Callable[[list[Ix]], None]) -> bool:
+    """Emit vectors across rows of at most `longest` elements (`Function.across_rows`).
+
+    Returns False, and emits nothing, if that is impossible.
+    """
+    back = f.mark()
     f.across_rows = longest
     try:
-        yield
+        done = nest.each(f, body)
     finally:
         f.across_rows = 0
+    if not done:
+        back()
+    return done
 
 
 def columns(shape: ArrayShape, at: Sequence[Ix], axes: int) -> list[Index]:
@@ -74,7 +79,7 @@ def columns(shape: ArrayShape, at: Sequence[Ix], axes: int) -> list[Index]:
     return found
 
 
-def store_rows(f: Function, to: IrArray, first: Index, elements: Sequence[Value]) -> None:
+def store_rows(f: Function, to: IrArray, first: Index, elements: Sequence[Element]) -> None:
     """Store a vector per column as rows; `first` is the index of the first column."""
     t, width, count = to.shape.element_type, f.width, len(elements)
     if t.is_complex:

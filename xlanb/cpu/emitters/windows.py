@@ -15,7 +15,7 @@ from itertools import product
 
 from xlanb.codegen import costs
 from xlanb.codegen.elemental import array_of, flat, pack
-from xlanb.codegen.elements import Element, load, memory, real, store
+from xlanb.codegen.elements import Element, load, memory, store
 from xlanb.codegen.folds import AnyOrder
 from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, order
@@ -25,7 +25,7 @@ from xlanb.codegen.views import array_in_order
 from xlanb.cpu.emitters.kernel import Kernel, emitter
 from xlanb.cpu.emitters.reductions import Reducer
 from xlanb.cpu.emitters.scans import emit_cumulative
-from xlanb.cpu.emitters.short_rows import LOADED, across_rows, columns, row_axes, row_nest, store_rows
+from xlanb.cpu.emitters.short_rows import LOADED, columns, emitted_across, row_axes, row_nest, store_rows
 from xlanb.cpu.emitters.vector_plan import costs_in, plan
 from xlanb.hlo.attributes import WindowDimension
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -123,16 +123,12 @@ class _WindowFolds:
                 whole = dict(enumerate(index.multi(f)))
                 made.append(self.reducer.results(self._fold(self.windowed, whole, self.reducer.start())))
             for to, values in zip(self.k.outputs.values(), zip(*made, strict=True), strict=True):
-                store_rows(f, to, row[0], [real(v) for v in values])
+                store_rows(f, to, row[0], values)
 
-        back = f.mark()
         f.ready = True  # windows are written out
-        with across_rows(f, LOADED):
-            f.ready = nest.each(f, body)
+        f.ready = emitted_across(f, nest, LOADED, body)
         if f.ready:
             f.decided("windows", "one row per vector lane", f"along a row of {elements} elements")
-        else:
-            back()
         return f.ready
 
     def _whole(self, at: Sequence[Ix]) -> dict[int, Ix]:
