@@ -294,12 +294,20 @@ class Screen:
 
     def run_all(self, *, by_menu: bool = False, timeout_s: float = RUN_ALL_S) -> None:
         """Run > Run All Cells, and wait for the last; a cell that raises fails the test."""
+        self.start_all(by_menu=by_menu)
+        self.finish(timeout_s)
+
+    def start_all(self, *, by_menu: bool = False) -> None:
+        """Run > Run All Cells."""
         self.call(CLEAR)
         if by_menu:
             self.page.get_by_role("menuitem", name="Run", exact=True).click()
             self.page.locator(".lm-Menu-item[data-command='runmenu:run-all']").click()
         else:
             self.call(RUN)
+
+    def finish(self, timeout_s: float = RUN_ALL_S) -> None:
+        """Wait for the last cell; a cell that raised fails the test."""
         self.page.wait_for_function(FINISHED, timeout=timeout_s * 1000)
         raised = [out for out in self.outputs() if out["output_type"] == "error"]
         assert not raised, "\n".join(f"{out['ename']}: {out['evalue']}" for out in raised)

@@ -78,11 +78,24 @@ def test_widgets_that_are_linked_move_together(lab):
     lab.run_all()
     roots = lab.page.locator(".xlanb-step .root")
     roots.nth(1).wait_for()
+    live(lab.page, 60)
     roots.first.focus()
     lab.page.keyboard.press("Home")
     lab.page.locator(".xlanb-step .root[data-step='0']").nth(1).wait_for()
     lab.page.keyboard.press("ArrowDown")
     lab.page.locator(".xlanb-step .root[data-step='1']").nth(1).wait_for()
+
+
+def test_a_key_that_is_quicker_than_the_kernel_is_not_lost(lab):
+    busy = "import time\nfirst.bench.run()\nfirst.refresh()\ndisplay(first)\ntime.sleep(3)"
+    lab.open(lab.write("quick.ipynb", PROGRAM, busy))
+    lab.start_all()
+    root = lab.page.locator(".xlanb-step .root").first
+    root.focus()
+    lab.page.keyboard.press("ArrowDown")
+    assert root.get_attribute("data-step") == "0"
+    lab.finish()
+    lab.page.locator(".xlanb-step .root[data-step='1']").wait_for()
 
 
 def test_a_refused_fusion_is_tried_where_it_is_asked_about(lab):

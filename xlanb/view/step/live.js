@@ -16,9 +16,11 @@ const PATIENCE_MS = 4000;
 export function greet(view) {
   if (!view.model.send) return () => {};
   view.model.send({ type: "hello" });
+  view.behind = true;
   view.waitingForHello = setTimeout(() => {
     if (view.waiting) return;
     view.away = true;
+    view.behind = view.queued = false;
     view.update();
   }, PATIENCE_MS);
   return () => clearTimeout(view.waitingForHello);
@@ -32,10 +34,13 @@ export function greet(view) {
 export function receive(view, message) {
   clearTimeout(view.waitingForHello);
   view.away = false; // whatever it says, it is there
-  if (message.revision > view.payload.revision) view.model.send?.({ type: "sync" }); // what came before there was a view
-  if (message.type === "delta") takeDelta(view, message);
+  if (message.type === "here") {
+    view.behind = message.revision > view.payload.revision; // stages came before there was a view
+    if (view.behind) view.model.send({ type: "sync" });
+  } else if (message.type === "delta") takeDelta(view, message);
   else if (message.type === "error") {
     view.error = message.message;
+    view.queued = false;
     if (view.timer) togglePlay(view);
   } else if (message.type === "edit-error") {
     if (view.editing) view.editing.fault = { line: message.line || 1, column: message.column || 1, message: message.message };
@@ -50,10 +55,24 @@ export function receive(view, message) {
     stopClock(view);
   }
   view.update();
-  if (view.queued && !view.waiting) {
-    view.queued = false;
-    if (message.type === "done") view.next();
-  }
+  goAsked(view);
+}
+
+/** Take in the whole payload, sent again. @param {any} view */
+export function takeWhole(view) {
+  view.payload = view.model.get("payload");
+  view.store = new Store(view.payload);
+  view.behind = false;
+  adopt(view, true);
+  view.update();
+  goAsked(view);
+}
+
+/** Go where a key asked to that was quicker than the kernel. @param {any} view */
+function goAsked(view) {
+  if (!view.queued || view.waiting || view.behind) return;
+  view.queued = false;
+  view.next();
 }
 
 /** @param {any} view @param {any} message */
@@ -61,7 +80,10 @@ function takeDelta(view, message) {
   const follow = (view.waiting && !["load", "numerics", "worth"].includes(view.waiting) && view.stage >= view.current.stages.length - 1) || view.waiting === "to" || (view.waiting === "run" && view.wasLast);
   const before = view.current.stages.length;
   const known = view.payload.order.length;
-  if (!merge(view.payload, message.delta)) view.model.send?.({ type: "sync" });
+  if (!merge(view.payload, message.delta)) {
+    view.behind = true;
+    view.model.send?.({ type: "sync" });
+  }
   if (message.delta.fills?.length) view.store = new Store(view.payload); // else what was looked up stays so: a delta only adds
   const branched = view.payload.order.length > known && ["edit", "fork", "toggle", "reorder", "attempt"].includes(view.waiting);
   const to = message.trace ?? (branched ? view.payload.order.at(-1) : undefined);

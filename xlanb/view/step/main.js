@@ -9,7 +9,7 @@ import { leaveFullScreen } from "./fullscreen.js";
 import { GraphView } from "./graph.js";
 import { doubleClicked, goToOp, graphActions, groupCard, showGraph } from "./graphpane.js";
 import { pressed } from "./keys.js";
-import { greet, receive } from "./live.js";
+import { greet, receive, takeWhole } from "./live.js";
 import { pairCard } from "./pair.js";
 import { available, EXTRA, NO_MARKS, OWN_VIEWS, paneContent, TABS } from "./panes.js";
 import { inSight, showList } from "./passes.js";
@@ -24,7 +24,7 @@ import { Store } from "./store.js";
 import { applyLayout, freeTools } from "./splitter.js";
 import { drawFirst } from "./start.js";
 import { TextPane } from "./textpane.js";
-import { adopt, followModel, publish } from "./traits.js";
+import { followModel, publish } from "./traits.js";
 import { askLine, bringToSight, light, showTouched } from "./walk.js";
 import { reasonCount, rewriteCard } from "./why.js";
 
@@ -76,6 +76,7 @@ class StepView {
     /** @type {{done: number, total: number, name: string} | null} */
     this.progress = null;
     this.away = false; // no kernel answers
+    this.behind = false; // the kernel may have more stages
     /** @type {{trace: number, stage: number, text: string, fault: any} | null} */
     this.editing = null;
     this.ordering = /** @type {any} */ (null); // the passes that are left, while they are moved
@@ -152,12 +153,7 @@ class StepView {
 
   _listen() {
     const message = (/** @type {any} */ m) => receive(this, m);
-    const replaced = () => {
-      this.payload = this.model.get("payload");
-      this.store = new Store(this.payload);
-      adopt(this, true);
-      this.update();
-    };
+    const replaced = () => takeWhole(this);
     this.model.on("msg:custom", message);
     this.model.on("change:payload", replaced);
     for (const trait of ["can", "stale"]) this.model.on(`change:${trait}`, () => this.update());
@@ -254,7 +250,7 @@ class StepView {
 
   next() {
     if (this.stage < this.current.stages.length - 1) this.go(this.stage + 1);
-    else if (this.waiting === "step") this.queued = true; // a key that was quicker than the kernel is not lost
+    else if (this.waiting === "step" || this.behind) this.queued = true; // a key that was quicker than the kernel is not lost
     else if (this.canStep) this.ask("step");
     else this.say(this.picture.veiled >= 0 ? HIDDEN_WORDS : this.current.live ? "" : "This was the last pass.");
   }
