@@ -3,7 +3,8 @@ recording.
 
 XLA's time is its own: the pass pipeline logs the time of each pass and the sum
 (TF_CPP_VMODULE=hlo_pass_pipeline=1), read from a process that compiles the same program through
-JAX. Ours are the faithful pipeline "xla" and the default one. Figures are the best of a few rounds.
+JAX. Ours are the faithful pipeline "xla" and the default one. Times are the best of some rounds;
+what recording adds is the median ratio of two runs in turn.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from __future__ import annotations
 import gc
 import os
 import re
+import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from importlib.util import find_spec
 from typing import Any
 
@@ -28,7 +31,7 @@ from xlanb.hlo import HloModule, parse
 from xlanb.tracing import observing
 from xlanb.transforms.pipeline import HloPassPipeline
 
-ROUNDS = 3
+ROUNDS = 9
 _CUMULATIVE = re.compile(r"HLO pass: \S+ time: .*\(cumulative: ([\d.]+) (\w+)")
 _UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 _STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
@@ -176,20 +179,13 @@ def xla_milliseconds(name: str) -> float:
 
 
 def milliseconds(module: HloModule, passes: HloPassPipeline, *, recorded: bool = False) -> float:
-    """The best of some runs of a pipeline over copies of a module."""
-    best = float("inf")
-    for _ in range(ROUNDS):
-        copy = module.clone()
-        gc.collect()
+    """The time of one run of a pipeline over a copy of a module."""
+    copy = module.clone()
+    gc.collect()
+    with observing(Recorder()) if recorded else nullcontext():
         begin = time.perf_counter()
-        if recorded:
-            with observing(Recorder()):
-                begin = time.perf_counter()
-                passes.run(copy)
-        else:
-            passes.run(copy)
-        best = min(best, time.perf_counter() - begin)
-    return best * 1e3
+        passes.run(copy)
+        return (time.perf_counter() - begin) * 1e3
 
 
 def table() -> pd.DataFrame:
@@ -197,10 +193,17 @@ def table() -> pd.DataFrame:
     recording.
     """
     rows = []
-    programs = _programs()
-    for name, text, real in programs:
+    for name, text, real in _programs():
         module = parse(text)
-        plain = milliseconds(module, pipeline())
+        rounds = [
+            (
+                milliseconds(module, pipeline()),
+                milliseconds(module, pipeline(), recorded=True),
+                milliseconds(module, pipeline("xla")),
+            )
+            for _ in range(ROUNDS)
+        ]
+        plain, _, faithful = (min(times) for times in zip(*rounds, strict=True))
         rows.append(
             {
                 "program": name,
@@ -208,8 +211,8 @@ def table() -> pd.DataFrame:
                 "XLA ms": real,
                 "ours ms": plain,
                 "ours by XLA's": plain / real,
-                "faithful pipeline ms": milliseconds(module, pipeline("xla")),
-                "recording adds": milliseconds(module, pipeline(), recorded=True) / plain - 1,
+                "faithful pipeline ms": faithful,
+                "recording adds": statistics.median(recorded / alone for alone, recorded, _ in rounds) - 1,
             }
         )
     return pd.DataFrame(rows).round(2)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import copy
+import gc
+import weakref
 from threading import Thread
 from typing import Any
 
 import pytest
 
 from xlanb.conditions import Condition
+from xlanb.cpu import pipeline
+from xlanb.explorer.recorder import Recorder
+from xlanb.hlo import parse
 from xlanb.tracing import (
     Cause,
+    Decision,
+    DeferredDecisions,
+    DeferredEdits,
+    Edit,
     Event,
     Executed,
     LazySequence,
@@ -121,3 +130,52 @@ def test_predicates_of_a_rule_are_formatted_once(monkeypatch: pytest.MonkeyPatch
     assert predicates[1].holds
     assert hash(predicates) == hash(tuple(predicates))
     assert formatted == ["a"]
+
+
+CHAIN = """HloModule chain
+
+ENTRY main {
+  x = f32[8,8] parameter(0)
+  zero = f32[] constant(0)
+  zeros = f32[8,8] broadcast(zero), dimensions={}
+  a = f32[8,8] add(x, zeros)
+  b = f32[8,8] tanh(a)
+  c = f32[8,8] multiply(b, a)
+  ROOT d = f32[8,8] exponential(c)
+}
+"""
+
+
+def test_a_program_does_not_keep_what_observed_it_alive() -> None:
+    module, recorder = parse(CHAIN), Recorder()
+    gone = weakref.ref(recorder)
+    gc.disable()
+    try:
+        with observing(recorder):
+            pipeline().run(module)
+        del recorder
+        assert gone() is None
+    finally:
+        gc.enable()
+    assert module.instruction_count
+
+
+class Took(Seen):
+    def __init__(self) -> None:
+        super().__init__()
+        self.edits: list[Edit | DeferredEdits] = []
+        self.decisions: list[Decision | DeferredDecisions] = []
+        self.take_edit, self.take_decision = self.edits.append, self.decisions.append
+
+
+def test_an_observer_that_takes_edits_gets_deferred_ones_as_they_are() -> None:
+    seen, took = Seen(), Took()
+    with observing(seen), observing(took):
+        pipeline().run(parse(CHAIN))
+    assert not took.events
+    assert any(isinstance(e, DeferredEdits) for e in took.edits)
+    assert any(isinstance(d, DeferredDecisions) for d in took.decisions)
+    edits = [e for t in took.edits for e in (t.edits() if isinstance(t, DeferredEdits) else (t,))]
+    decisions = [d for t in took.decisions for d in (t.decisions() if isinstance(t, DeferredDecisions) else (t,))]
+    assert edits == [e for e in seen.events if isinstance(e, Edit)]
+    assert decisions == [d for d in seen.events if isinstance(d, Decision)]

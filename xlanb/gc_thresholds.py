@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import RLock
 
+from xlanb.tracing import is_observed
+
 _YOUNG = 200_000
 """Number of allocations between two collections of the youngest generation."""
 _MIDDLE = 100
@@ -26,6 +28,9 @@ _MANY = 10_000
 """Objects of a block from which on they are not visited at its end."""
 _UNVISITED = 200_000
 """Number of unvisited objects after which they are compared with all objects."""
+_RECORDED = 4
+"""An observed block allocates so many times what an unobserved one does. The rest are records,
+without cycles: measured on a training step of 3,300 instructions (180,000 objects, else 46,000)."""
 
 _lock = RLock()  # a signal's handler may compile as well
 _running: set[object] = set()
@@ -78,7 +83,7 @@ def _age() -> None:
     global _unvisited  # noqa: PLW0603 - under the lock
     if not gc.isenabled() or not _before:
         return
-    _unvisited += gc.get_count()[0]
+    _unvisited += gc.get_count()[0] // (_RECORDED if is_observed() else 1)
     if _unvisited >= _UNVISITED and 4 * _unvisited >= len(gc.get_objects()):
         _unvisited = 0
         gc.collect()

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import field
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import FrameType
-from typing import Any, NamedTuple, Protocol, TypeVar, final, overload
+from typing import Any, NamedTuple, Protocol, Self, TypeVar, final, overload
 
 from xlanb.contexts import bound
 from xlanb.lazy_dataclass import dataclass
@@ -292,22 +292,49 @@ Event = Edit | Decision | CompilationStarted | StageFinished | PassesChosen | Co
 class Observer(Protocol):
     """A receiver of the compiler's events.
 
-    If it has a method `on_deferred(DeferredEdits | DeferredDecisions)`, it receives deferred events
-    as they are.
+    If it has functions `take_edit` and `take_decision`, they receive edits and decisions instead of
+    `on_event`, deferred ones as they are.
     """
 
     def on_event(self, event: Event) -> None:
         """Take one event; it must not raise and must not call back into the compiler."""
 
 
-class _Nobody(tuple["Observer", ...]):
-    """The observers of an `unobserved` block: none, and those of the process stay away too."""
+class _Observers(tuple["Observer", ...]):  # noqa: SLOT001 - a tuple's subclass cannot have any
+    """Observers, what receives their events, and an object that stands for them in a program.
 
-    __slots__ = ()
+    A program that held the observers themselves would keep their traces alive.
+    """
+
+    audience: object
+    take_edit: tuple[Callable[[Edit], object], ...]
+    take_edits: tuple[Callable[[DeferredEdits], object], ...]
+    take_decision: tuple[Callable[[Decision], object], ...]
+    take_decisions: tuple[Callable[[DeferredDecisions], object], ...]
+
+    def __new__(cls, observers: Iterable[Observer] = ()) -> Self:
+        made = super().__new__(cls, observers)
+        made.audience = object()
+        made.take_edit = tuple(getattr(o, "take_edit", o.on_event) for o in made)
+        made.take_edits = tuple(getattr(o, "take_edit", None) or partial(_create_edits, o) for o in made)
+        made.take_decision = tuple(getattr(o, "take_decision", o.on_event) for o in made)
+        made.take_decisions = tuple(getattr(o, "take_decision", None) or partial(_create_decisions, o) for o in made)
+        return made
 
 
-_OBSERVERS: ContextVar[tuple[Observer, ...]] = ContextVar("xlanb_observers", default=())
-_NOBODY = _Nobody()
+def _create_edits(observer: Observer, deferred: DeferredEdits) -> None:
+    for edit in deferred.edits():
+        observer.on_event(edit)
+
+
+def _create_decisions(observer: Observer, deferred: DeferredDecisions) -> None:
+    for decision in deferred.decisions():
+        observer.on_event(decision)
+
+
+_OBSERVERS: ContextVar[_Observers] = ContextVar("xlanb_observers", default=_Observers())  # noqa: B039 - never changed
+_NOBODY = _Observers()
+"""The observers of an `unobserved` block: none, and those of the process stay away too."""
 _EVERYWHERE: dict[int, Observer] = {}
 """The observers of the process by their identity."""
 _CAUSE: ContextVar[Cause] = ContextVar("xlanb_cause", default=Cause())  # noqa: B039 - Cause is frozen
@@ -316,7 +343,7 @@ _CAUSE: ContextVar[Cause] = ContextVar("xlanb_cause", default=Cause())  # noqa: 
 @contextmanager
 def observing(observer: Observer) -> Iterator[Observer]:
     """Send every event of this context to `observer` too, until the block ends."""
-    with bound(_OBSERVERS, (*_OBSERVERS.get(), observer)):
+    with bound(_OBSERVERS, _Observers((*_OBSERVERS.get(), observer))):
         yield observer
 
 
@@ -350,7 +377,7 @@ def with_everywhere() -> AbstractContextManager[object]:
     missing = [o for o in list(_EVERYWHERE.values()) if o not in here]
     if not missing or here is _NOBODY:
         return nullcontext()
-    return bound(_OBSERVERS, (*here, *missing))
+    return bound(_OBSERVERS, _Observers((*here, *missing)))
 
 
 class because:  # noqa: N801 - read as a word: with because(rule=...)
@@ -406,14 +433,34 @@ class because:  # noqa: N801 - read as a word: with because(rule=...)
             self._outer = None
 
 
+class caused_by:  # noqa: N801 - read as a word: with caused_by(cause)
+    """Set the cause of all edits made in this block, which has an observer."""
+
+    __slots__ = ("_cause", "_outer")
+
+    def __init__(self, cause: Cause) -> None:
+        self._cause = self._outer = cause
+
+    def __enter__(self) -> None:
+        self._outer = _CAUSE.get()
+        try:
+            _CAUSE.set(self._cause)
+        except BaseException:  # an interrupt after it was set
+            _CAUSE.set(self._outer)
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        _CAUSE.set(self._outer)
+
+
 def is_observed() -> bool:
     """Whether there is an observer; build no event if there is none."""
     return bool(_OBSERVERS.get())
 
 
-def observers() -> tuple[Observer, ...]:
-    """Return this context's observers, outermost first; the same tuple until they change."""
-    return _OBSERVERS.get()
+def audience() -> object:
+    """Return what stands for this context's observers; the same object until they change."""
+    return _OBSERVERS.get().audience
 
 
 def current_cause() -> Cause:
@@ -427,8 +474,8 @@ def emit_edit(kind: str, computation: str, old: Any, new: Any) -> None:
     if cause.purpose is not None and not cause.where:
         cause = cause_of_edit(3)
     edit = make_tuple(Edit, (cause, kind, computation, old, new))
-    for observer in _OBSERVERS.get():
-        observer.on_event(edit)
+    for take in _OBSERVERS.get().take_edit:
+        take(edit)
 
 
 def emit_decision(
@@ -436,19 +483,20 @@ def emit_decision(
 ) -> None:
     """Notify the observers of a Decision."""
     decision = make_tuple(Decision, (cause, action, subject, taken, predicates))
-    for observer in _OBSERVERS.get():
-        observer.on_event(decision)
+    for take in _OBSERVERS.get().take_decision:
+        take(decision)
 
 
-def emit_deferred(deferred: DeferredEdits | DeferredDecisions) -> None:
-    """Notify the observers of edits or decisions, created now for those without `on_deferred`."""
-    for observer in _OBSERVERS.get():
-        take = getattr(observer, "on_deferred", None)
-        if take is not None:
-            take(deferred)
-        else:
-            for event in deferred.edits() if isinstance(deferred, DeferredEdits) else deferred.decisions():
-                observer.on_event(event)
+def emit_deferred_edits(deferred: DeferredEdits) -> None:
+    """Notify the observers of edits that are created when they are read."""
+    for take in _OBSERVERS.get().take_edits:
+        take(deferred)
+
+
+def emit_deferred_decisions(deferred: DeferredDecisions) -> None:
+    """Notify the observers of decisions that are created when they are read."""
+    for take in _OBSERVERS.get().take_decisions:
+        take(deferred)
 
 
 def cause_of_edit(depth: int = 2) -> Cause:

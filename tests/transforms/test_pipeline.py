@@ -481,6 +481,20 @@ def test_what_many_allocations_leave_is_old_and_collected_in_time(monkeypatch: p
     assert gc_thresholds._unvisited == 0
 
 
+def test_records_of_an_observed_block_count_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unvisited() -> int:
+        monkeypatch.setattr(gc_thresholds, "_unvisited", 0)
+        with raised_gc_thresholds():
+            kept = [[] for _ in range(2000)]
+        assert len(kept) == 2000
+        return gc_thresholds._unvisited
+
+    monkeypatch.setattr(gc_thresholds, "_MANY", 1000)
+    alone = unvisited()
+    with observing(Recorder()):
+        assert unvisited() < alone / 2
+
+
 class _Cycle:
     def __init__(self) -> None:
         self.itself = self

@@ -30,7 +30,7 @@ from xlanb.runtime.functions import as_tf_function
 from xlanb.runtime.program import to_module
 from xlanb.runtime.session import Session
 from xlanb.stage import Stages
-from xlanb.tracing import Event, observing, unobserved
+from xlanb.tracing import Decision, DeferredDecisions, DeferredEdits, Edit, Event, observing, unobserved
 from xlanb.transforms.pipeline import HloPassPipeline
 
 _LAST_OF_MODULE = ("assembly",)
@@ -43,7 +43,8 @@ class _Kept:
     """Events of a stage computed in advance, held until the user steps there."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[Event | DeferredEdits | DeferredDecisions] = []
+        self.take_edit = self.take_decision = self.events.append
         self.error: BaseException | None = None
 
     def on_event(self, event: Event) -> None:
@@ -51,9 +52,14 @@ class _Kept:
         self.events.append(event)
 
     def tell(self, recorder: Recorder) -> None:
-        """Replay the events to an observer."""
+        """Replay the events to a recorder."""
         for event in self.events:
-            recorder.on_event(event)
+            if isinstance(event, Edit | DeferredEdits):
+                recorder.take_edit(event)
+            elif isinstance(event, Decision | DeferredDecisions):
+                recorder.take_decision(event)
+            else:
+                recorder.on_event(event)
 
 
 class Compilation(Displayable):

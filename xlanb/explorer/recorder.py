@@ -44,6 +44,8 @@ class Recorder:
         self._continued: set[int] = set()
         self._edits: list[Edit | DeferredEdits] = []
         self._decisions: list[Decision | DeferredDecisions] = []
+        self.take_edit = self._edits.append
+        self.take_decision = self._decisions.append
 
     @property
     def traces(self) -> list[Trace]:
@@ -55,9 +57,9 @@ class Recorder:
     def on_event(self, event: Event) -> None:
         """Handle one event of the compiler."""
         if isinstance(event, Edit):
-            self._edits.append(event)
+            self.take_edit(event)
         elif isinstance(event, Decision):
-            self._decisions.append(event)
+            self.take_decision(event)
         elif isinstance(event, StageFinished):
             self._finish(event)
         elif isinstance(event, CompilationStarted):
@@ -66,13 +68,6 @@ class Recorder:
             trace = self._traces.get(event.compilation)
             if trace is not None:
                 _note(trace, event)
-
-    def on_deferred(self, deferred: DeferredEdits | DeferredDecisions) -> None:
-        """Record edits or decisions that are created when they are read."""
-        if isinstance(deferred, DeferredEdits):
-            self._edits.append(deferred)
-        else:
-            self._decisions.append(deferred)
 
     def begin(self, event: CompilationStarted) -> Trace:
         """Return the trace of a compilation that begins."""
@@ -88,8 +83,9 @@ class Recorder:
         return made
 
     def _finish(self, event: StageFinished) -> None:
-        edits, self._edits = RecordedEdits(self._edits), []
-        decisions, self._decisions = RecordedDecisions(self._decisions), []
+        edits, decisions = RecordedEdits(self._edits.copy()), RecordedDecisions(self._decisions.copy())
+        self._edits.clear()
+        self._decisions.clear()
         trace = self._traces.get(event.compilation)
         if trace is None:  # it began before this recorder
             trace = self._traces[event.compilation] = Trace(f"compilation {event.compilation}")

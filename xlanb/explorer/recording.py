@@ -118,9 +118,10 @@ class Recording(Displayable, Plottable):
                 self._start(event, recorder)
         elif recorder is None:
             return
-        elif isinstance(event, Edit | Decision):
-            # events without a compilation belong to the next stage that finishes in their thread
-            recorder.on_event(event)
+        elif isinstance(event, Edit):
+            self.take_edit(event)
+        elif isinstance(event, Decision):
+            self.take_decision(event)
         elif event.compilation in self._found:
             if isinstance(event, Compiled):
                 self._finish(event)
@@ -128,14 +129,17 @@ class Recording(Displayable, Plottable):
                 self._found[event.compilation].compiled_until(time.perf_counter())
             recorder.on_event(event)
 
-    def on_deferred(self, deferred: DeferredEdits | DeferredDecisions) -> None:
-        """Record edits or decisions that are created when they are read.
-
-        Called by the compiling thread.
-        """
+    def take_edit(self, edit: Edit | DeferredEdits) -> None:
+        """Record an edit for the next stage that finishes in this thread."""
         recorder = self._recorders.get(threading.get_ident())
         if recorder is not None:
-            recorder.on_deferred(deferred)
+            recorder.take_edit(edit)
+
+    def take_decision(self, decision: Decision | DeferredDecisions) -> None:
+        """Record a decision for the next stage that finishes in this thread."""
+        recorder = self._recorders.get(threading.get_ident())
+        if recorder is not None:
+            recorder.take_decision(decision)
 
     def _start(self, event: CompilationStarted, recorder: Recorder | None) -> None:
         thread = threading.current_thread()

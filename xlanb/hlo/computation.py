@@ -15,7 +15,7 @@ from xlanb.hlo.parameter_edits import CopyState, ParameterExpansion, ParameterSt
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, record_of
 from xlanb.shape import Literal, Shape
 from xlanb.shape.shape import same, same_layouts
-from xlanb.tracing import Observer, cause_of_edit, emit_deferred, emit_edit, is_observed, observers
+from xlanb.tracing import audience, cause_of_edit, emit_deferred_edits, emit_edit, is_observed
 
 if TYPE_CHECKING:
     from xlanb.hlo.module import HloModule
@@ -38,7 +38,7 @@ class InstructionChanges:
 
     __slots__ = ("audience", "changed", "reader", "recounted", "version")
 
-    def __init__(self, reader: object, audience: tuple[Observer, ...], version: int) -> None:
+    def __init__(self, reader: object, audience: object, version: int) -> None:
         self.reader = reader
         self.audience = audience
         self.version = version
@@ -179,9 +179,9 @@ class HloComputation(Displayable):
         None if that is unknown and anything may have changed: `reader` did not call before, another
         reader called since, most of the computation changed, or the observers are others now.
         """
-        found, audience = self._changes, observers()
-        self._changes = InstructionChanges(reader, audience, self.module._version)
-        return found if found is not None and found.reader == reader and found.audience is audience else None
+        found, told = self._changes, audience()
+        self._changes = InstructionChanges(reader, told, self.module._version)
+        return found if found is not None and found.reader == reader and found.audience is told else None
 
     def derived(self, what: Hashable, of: Callable[[HloComputation], T]) -> T:
         """The value of a function of this computation's instructions, cached until they change.
@@ -354,7 +354,7 @@ class HloComputation(Displayable):
                 self._exchange(user, parameter, copy)
         if before is not None:
             new = [ParameterState.of(p) for p in parameters[count:]]
-            emit_deferred(
+            emit_deferred_edits(
                 ParameterExpansion(cause_of_edit(), self.name, new, source.record(), CopyState.of(copy), before)
             )
         if self._root is parameter:
@@ -483,7 +483,7 @@ class HloComputation(Displayable):
         if users is None and self._root is old:
             self.set_root(new)
         if is_observed():
-            emit_edit("replace", self.name, old.record(), new.record())
+            emit_edit("replace", self.name, old._record or old.record(), new._record or new.record())
 
     def _keep_bytes(self, old: HloInstruction, new: HloInstruction) -> None:
         """Make bitcasts of `old`, which depend on its layout, use a copy of `new` in it."""
@@ -498,14 +498,14 @@ class HloComputation(Displayable):
         if user.operands[index] is new:
             return
         self._check_mine((new,), "{}", user)
-        before = user.record() if is_observed() else None
+        before = (user._record or user.record()) if is_observed() else None
         self._set_operands(user, (*user.operands[:index], new, *user.operands[index + 1 :]))
         if before is not None:
             emit_edit("update", self.name, before, user.record())
 
     def set_operands(self, user: HloInstruction, operands: Sequence[HloInstruction]) -> None:
         """Replace all operands of `user`."""
-        before = user.record() if is_observed() else None
+        before = (user._record or user.record()) if is_observed() else None
         self._check_mine(operands, "{}", user)
         self._set_operands(user, tuple(operands))
         if before is not None:
@@ -516,7 +516,7 @@ class HloComputation(Displayable):
 
         Like `set_operands`, but does little work for the operands that stay.
         """
-        before = user.record() if is_observed() else None
+        before = (user._record or user.record()) if is_observed() else None
         self._check_mine(new, "{}", user)
         old, kept = user.operands[index], (*user.operands[:index], *user.operands[index + 1 :])
         old._users[user] -= 1
@@ -577,7 +577,7 @@ class HloComputation(Displayable):
         if not slots.keys() <= _UPDATED:
             refused = ", ".join(sorted(slots.keys() - _UPDATED))
             raise ShapeError(f"{instruction.name}: {refused} cannot be set by update")
-        before = instruction.record() if is_observed() else None
+        before = (instruction._record or instruction.record()) if is_observed() else None
         for slot, value in slots.items():
             setattr(instruction, slot, value)
         if attributes:  # a new dictionary: snapshots keep the old one
@@ -596,7 +596,7 @@ class HloComputation(Displayable):
         is_recording = is_observed()
         for number, p in enumerate(self._ordered_parameters()[first:], first):
             if _number(p) != number:
-                before = p.record() if is_recording else None
+                before = (p._record or p.record()) if is_recording else None
                 p.attributes = {**p.attributes, "parameter_number": number}
                 p._record = None
                 self._note(p)
@@ -608,7 +608,7 @@ class HloComputation(Displayable):
         """Give an instruction another name, made unique in the module."""
         if name == instruction.name:
             return
-        before = instruction.record() if is_observed() else None
+        before = (instruction._record or instruction.record()) if is_observed() else None
         instruction.name = self.module.unique_name(name)
         instruction._record = None
         self._note(instruction)
@@ -653,7 +653,7 @@ class HloComputation(Displayable):
             raise ShapeError(f"cannot remove {instruction.name}: it is not in computation {self.name}")
         if instruction._users or instruction is self._root:
             raise ShapeError(f"cannot remove {instruction.name}: it is used")
-        before = instruction.record() if is_observed() else None
+        before = (instruction._record or instruction.record()) if is_observed() else None
         if instruction.control_predecessors or instruction.control_successors:
             self.drop_control_dependencies(instruction)
         if instruction.operands:

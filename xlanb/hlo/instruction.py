@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from xlanb.hlo.attributes import NO_METADATA, OpMetadata, Window
 from xlanb.hlo.opcode import BY_TEXT, HloOpcode
 from xlanb.hlo.records import ComputationName, InstructionRecord, record_of
 from xlanb.shape import ArrayShape, Literal, Shape
-from xlanb.tracing import observers
+from xlanb.tracing import audience
 
 if TYPE_CHECKING:
     from xlanb.hlo.computation import HloComputation
@@ -81,7 +81,7 @@ class HloInstruction(Displayable):
         self.control_successors: tuple[HloInstruction, ...] = ()
         self._users: dict[HloInstruction, int] = {}
         self._record: InstructionRecord | None = None
-        self._reported: tuple[InstructionRecord, object, Sequence[object]] | None = None
+        self._reported: tuple[InstructionRecord, object, tuple[object, ...]] | None = None
 
     # -- the graph around it -----------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class HloInstruction(Displayable):
         operands, before = self.operands, self.control_predecessors
         made = record_of(
             self,
-            tuple([o.name for o in operands]) if operands else (),
+            (operands[0].name,) if len(operands) == 1 else tuple([o.name for o in operands]),
             attributes,
             tuple([p.name for p in before]) if before else (),
             self.parent._root is self,
@@ -247,19 +247,14 @@ class HloInstruction(Displayable):
             self._record = made
         return made
 
-    def seen(self) -> tuple[InstructionRecord, int]:
-        """The snapshot, and the number of users, which it does not tell."""
-        record = self._record
-        return self.record() if record is None else record, len(self._users)
-
-    def reported(self) -> Sequence[object]:
+    def reported(self) -> tuple[object, ...]:
         """What was reported to the current observers since the last change."""
         last = self._reported
-        return last[2] if last is not None and last[0] is self._record and last[1] is observers() else ()
+        return last[2] if last is not None and last[0] is self._record and last[1] is audience() else ()
 
-    def report(self, reports: Sequence[object]) -> None:
-        """Mark as reported to the current observers."""
-        self._reported = self.record(), observers(), (*self.reported(), *reports)
+    def report(self, reports: tuple[object, ...]) -> None:
+        """Mark as reported to the current observers, and nothing else."""
+        self._reported = self._record or self.record(), audience(), reports
 
     def __str__(self) -> str:
         return self.record().text

@@ -81,6 +81,7 @@ class HloModule(Displayable):
         self._version = 0
         self._record: ModuleRecord | None = None
         self._recorded_state: tuple[object, ...] = ()
+        self._written_layout: tuple[tuple[Shape, ...], Shape | None, str] = ((), None, "")
         self._ordered: tuple[int, tuple[HloComputation, ...]] = (-1, ())
         self._opcodes: tuple[int, frozenset[HloOpcode]] = (-1, frozenset())
 
@@ -469,6 +470,22 @@ HEADER_ORDER = (
 )
 
 
+def _entry_layout(module: HloModule) -> str:
+    """The text of the shapes of the entry's parameters and result, cached: weights are hundreds."""
+    entry = module.entry_computation
+    if module.entry_layout is not None:
+        parameters, result = module.entry_layout
+    else:
+        parameters, result = tuple([p.shape for p in entry.parameters]), entry.root.shape
+    written = module._written_layout
+    if written[0] != parameters or written[1] != result:
+        listed = ", ".join(
+            f"/*index={i}*/{p}" if i and i % OPERAND_INDEX_INTERVAL == 0 else str(p) for i, p in enumerate(parameters)
+        )
+        written = module._written_layout = (parameters, result, f"{{({listed})->{result}}}")
+    return written[2]
+
+
 def _header(module: HloModule) -> dict[str, str]:
     """The attributes of the `HloModule` line in XLA's order, as text.
 
@@ -479,15 +496,7 @@ def _header(module: HloModule) -> dict[str, str]:
         fields["is_scheduled"] = "true"
     else:
         fields.pop("is_scheduled", None)
-    entry = module.entry_computation
-    if module.entry_layout is not None:
-        parameters, result = module.entry_layout
-    else:
-        parameters, result = tuple(p.shape for p in entry.parameters), entry.root.shape
-    listed = ", ".join(
-        f"/*index={i}*/{p}" if i and i % OPERAND_INDEX_INTERVAL == 0 else str(p) for i, p in enumerate(parameters)
-    )
-    fields["entry_computation_layout"] = f"{{({listed})->{result}}}"
+    fields["entry_computation_layout"] = _entry_layout(module)
     known = {name: fields[name] for name in HEADER_ORDER if name in fields}
     return known | {name: text for name, text in fields.items() if name not in known}
 

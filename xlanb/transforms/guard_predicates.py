@@ -30,7 +30,9 @@ def captured(values: Iterable[Any]) -> tuple[Any, ...]:
     found: list[Any] = []
     for value in values:
         if value.__class__ is HloInstruction:
-            found += value.seen()
+            # private: ten thousand times in a compilation, and a property is a call
+            record = value._record  # noqa: SLF001
+            found += value.record() if record is None else record, len(value._users)  # noqa: SLF001
         else:
             found += (None, getattr(value, "is_layout_sensitive", None))
     return tuple(found)

@@ -35,11 +35,13 @@ from xlanb.tracing import (
     Cause,
     Decision,
     DeferredDecisions,
-    because,
+    Predicate,
+    caused_by,
     current_cause,
     emit_decision,
-    emit_deferred,
+    emit_deferred_decisions,
     is_observed,
+    make_tuple,
 )
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.depth_first import DepthFirstVisit
@@ -146,8 +148,8 @@ class Rule:
             self._asked
         ):  # same as first_failing, inlined: it runs a hundred thousand times in a compilation
             if not (holds(*[scope[w] for w in wants]) if only is None else holds(scope[only])):
-                if is_observed() and (failure := self.failures[n]) not in scope["root"].reported():
-                    scope["root"].report((failure,))
+                if is_observed() and (failure := self.failures[n]) not in (known := scope["root"].reported()):
+                    scope["root"].report((*known, failure))
                     self.explain(scope, n)
                 return False
         return True
@@ -184,9 +186,10 @@ class Rule:
         if asked and failed is not None and root.name in asked:
             outcomes = (*outcomes, *holding_beyond(self.guards[failed + 1 :], scope))
             at = len(self.guards)
-        names = self.wanted_until[at]
-        saw = captured([scope[name] for name in names])
-        told = GuardPredicates(self.guards, outcomes, names, saw) if self.guards else ()
+        told: Sequence[Predicate] = ()
+        if self.guards:
+            names = self.wanted_until[at]
+            told = GuardPredicates(self.guards, outcomes, names, captured([scope[name] for name in names]))
         emit_decision(self.cause(current_cause()), self.label, (root.name,), failed is None, told)
 
     def cause(self, current: Cause) -> Cause:
@@ -204,11 +207,13 @@ class Rule:
         made = self._causes[pass_name] = Cause(pass_name, self.label, self.where)
         return made
 
-    def _cause_of(self, root: HloInstruction, scope: dict[str, Any]) -> because:
+    def _cause_of(self, root: HloInstruction, scope: dict[str, Any]) -> Cause:
         """This rule as a cause, with its pattern and its captures."""
-        parts = [(name, scope[name].name) for name in self._pattern_names]
-        return because(
-            "", self.label, self.where, self.pattern_text, (("root", root.name), *parts), keeps=self.keeps.text
+        outer = current_cause()
+        parts = (("root", root.name), *[(name, scope[name].name) for name in self._pattern_names])
+        return make_tuple(
+            Cause,
+            (outer.pass_name, self.label, self.where, self.pattern_text, parts, outer.purpose, self.keeps.text),
         )
 
     def apply(self, root: HloInstruction, scope: dict[str, Any]) -> HloInstruction | None:
@@ -221,7 +226,7 @@ class Rule:
             if involves_dynamic(scope[name]):
                 return None
         observed = is_observed()
-        with self._cause_of(root, scope) if observed else _UNOBSERVED:
+        with caused_by(self._cause_of(root, scope)) if observed else _UNOBSERVED:
             version = root.parent.module.version
             new = self.formula(*[scope[w] for w in self.wants])
             if new is None or (new is root and root.parent.module.version == version):
@@ -305,10 +310,10 @@ class FlatRule:
 
 def _tell(root: HloInstruction, options: Any, failures: Sequence[GuardFailure]) -> None:
     """Report rules over one root whose guards failed."""
-    root.report(failures)
+    root.report((*root.reported(), *failures))
     asked = asked_names()
     if not asked or root.name not in asked:
-        emit_deferred(_FailedRules(failures, current_cause().pass_name, root, options))
+        emit_deferred_decisions(_FailedRules(failures, current_cause().pass_name, root, options))
         return
     for failure in failures:
         if failure.rule.flat is not None:

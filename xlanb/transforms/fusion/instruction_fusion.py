@@ -22,7 +22,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import ArrayShape, Shape
-from xlanb.tracing import Predicate, because, current_cause, emit_decision, is_observed
+from xlanb.tracing import Cause, Predicate, caused_by, current_cause, emit_decision, is_observed, make_tuple
 from xlanb.transforms.fusion.all_paths import AllPaths
 from xlanb.transforms.fusion.fusion_indexing import FusionNodeIndexingEvaluation
 from xlanb.transforms.fusion_editing import create_fusion, fuse_into
@@ -380,7 +380,7 @@ class FusionRun:
                     self._report(edge, refused)
             elif self.should_fuse_edge(edge):
                 if self._observed:
-                    with self._because(edge):
+                    with caused_by(self._cause_of(edge)):
                         self._fuse(edge)
                 else:
                     self._fuse(edge)
@@ -398,10 +398,11 @@ class FusionRun:
     def _place_of_fuse() -> str:
         return place_of(FusionRun._fuse)
 
-    @staticmethod
-    def _because(edge: FusionEdge) -> because:
+    @classmethod
+    def _cause_of(cls, edge: FusionEdge) -> Cause:
+        outer = current_cause()
         parts = (("producer", edge.producer.name), ("consumer", edge.consumer.name))
-        return because("", "fuse", FusionRun._place_of_fuse(), "", parts)
+        return make_tuple(Cause, (outer.pass_name, "fuse", cls._place_of_fuse(), "", parts, outer.purpose, outer.keeps))
 
     def _fuse(self, edge: FusionEdge) -> None:
         producer, fusion = edge.producer, edge.consumer
