@@ -194,6 +194,8 @@ def layers() -> Programs:
         "its gradient for q, k, v": (jax.grad(lambda *a: (attention(*a) ** 2).sum(), (0, 1, 2)), heads),
         "convolution 3x3": (conv("NHWC"), (_float(1, 56, 56, 64), _float(3, 3, 64, 64))),
         "convolution 3x3, NCHW": (conv("NCHW"), (_float(2, 32, 56, 56), _float(64, 32, 3, 3))),
+        "convolution 3x3, stride 2, NCHW": (conv("NCHW", 2), (_float(4, 64, 32, 32), _float(32, 64, 3, 3))),
+        "convolution of small images, NCHW": (conv("NCHW"), (_float(8, 64, 7, 7), _float(64, 64, 3, 3))),
         "convolution 1x1, stride 2": (conv("NHWC", 2), (_float(4, 56, 56, 64), _float(1, 1, 64, 128))),
         "depthwise convolution": (conv("NHWC", 1, 128), (_float(1, 56, 56, 128), _float(3, 3, 1, 128))),
         "transposed convolution": (

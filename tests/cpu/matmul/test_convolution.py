@@ -44,6 +44,27 @@ CASES = {
     "batch groups": ("[4,9,11,6]", "[3,2,6,32]", "b01f_01io->b01f", "size=3x2 pad=1_1x1_1", ", batch_group_count=2"),
     "channels first": ("[2,5,9,11]", "[17,5,3,3]", "bf01_oi01->bf01", "size=3x3 pad=1_1x1_1", ""),
     "channels first, strided": ("[2,5,9,40]", "[17,5,3,3]", "bf01_oi01->bf01", "size=3x3 stride=1x2 pad=1_1x1_1", ""),
+    "channels first, long lines": ("[2,5,9,40]", "[17,5,3,3]", "bf01_oi01->bf01", "size=3x3 pad=1_1x1_1", ""),
+    "channels first, strided twice": ("[2,5,9,40]", "[17,5,3,5]", "bf01_oi01->bf01", "size=3x5 stride=2x2 pad=1_1x0_3", ""),
+    "channels first, one pixel each": ("[2,5,9,40]", "[17,5,1,1]", "bf01_oi01->bf01", "size=1x1 stride=2x2", ""),
+    "channels first, patches": ("[2,3,12,20]", "[20,3,4,4]", "bf01_oi01->bf01", "size=4x4 stride=4x4", ""),
+    "channels first, short lines": ("[3,9,7,7]", "[40,9,3,3]", "bf01_oi01->bf01", "size=3x3 pad=1_1x1_1", ""),
+    "channels first, strided groups": ("[2,8,9,40]", "[24,4,3,3]", "bf01_oi01->bf01", "size=3x3 stride=2x2 pad=1_1x1_1",
+        ", feature_group_count=2"),
+    "channels first, strided depthwise": ("[2,24,9,20]", "[24,1,3,3]", "bf01_oi01->bf01", "size=3x3 stride=2x2 pad=0_1x0_1",
+        ", feature_group_count=24"),
+    "channels first, strided batch groups": ("[4,6,9,20]", "[32,6,3,3]", "bf01_oi01->bf01", "size=3x3 stride=2x2",
+        ", batch_group_count=2"),
+    "channels first, three dimensions": ("[2,5,6,7,20]", "[18,5,3,3,3]", "bf012_oi012->bf012",
+        "size=3x3x3 stride=2x2x2 pad=0_1x0_1x0_1", ""),
+    "channels first, strided and dilated": ("[2,5,9,40]", "[17,5,3,3]", "bf01_oi01->bf01",
+        "size=3x3 stride=1x2 pad=1_1x1_1 rhs_dilate=2x3", ""),
+    "channels first, holes and strides": ("[2,5,9,40]", "[17,5,3,3]", "bf01_oi01->bf01",
+        "size=3x3 stride=2x3 pad=1_1x1_1 lhs_dilate=1x2", ""),
+    "channels first, cropped": ("[2,5,9,40]", "[17,5,3,3]", "bf01_oi01->bf01", "size=3x3 stride=2x2 pad=-1_1x2_-3", ""),
+    "channels first to last": ("[2,5,9,40]", "[17,5,3,3]", "bf01_oi01->b01f", "size=3x3 stride=2x2 pad=1_1x1_1", ""),
+    "gradient of the kernel, channels first": ("[4,10,12,12]", "[4,20,12,12]", "fb01_io01->fb01",
+        "size=12x12 pad=1_1x1_1", ""),
     "gradient of the kernel": ("[2,10,12,4]", "[2,10,12,20]", "f01b_i01o->01bf", "size=10x12 pad=1_1x1_1", ""),
     "gradient of the input": ("[2,8,10,20]", "[3,3,4,20]", "b01f_01oi->b01f", "size=3x3 pad=2_2x2_2 rhs_reversal=1x1",
         ""),
@@ -97,6 +118,23 @@ def test_phases_are_contractions_whatever_the_layout(check, name, t):
     text, shapes = _text(name, t)
     plans = check(text, shapes, (t, t)).plans.values()
     assert "one by one" not in "".join(map(str, plans))
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("channels first, strided twice", "pixels that a vector would read are apart"),
+        ("channels first, short lines", "lines of pixels are too short for a vector"),
+        ("gradient of the kernel, channels first", "lines of pixels are too short for a vector"),
+        ("channels first, long lines", ""),
+        ("same", ""),
+    ],
+)
+def test_vectors_run_along_features_where_pixels_are_apart(check, name, why):
+    text, shapes = _text(name, "f64")
+    plan = "".join(map(str, check(text, shapes, ("f64", "f64")).plans.values()))
+    assert ("input: copied with features last" in plan) == bool(why)
+    assert why in plan
 
 
 def test_few_pixels_and_many_weights_go_by_panels(check):

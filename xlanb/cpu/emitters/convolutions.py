@@ -7,6 +7,7 @@ kernel of its own is a contraction (see `conv`). What cannot be vectorized there
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
@@ -24,10 +25,11 @@ from xlanb.codegen.types import I1, I8
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.conv.lowering import ConvolutionPart, dense, part_of
 from xlanb.cpu.emitters.conv.padded import PaddedInput, emit_padded, padded
-from xlanb.cpu.emitters.conv.phases import combinations, phases
+from xlanb.cpu.emitters.conv.phases import Phase, combinations, phases
 from xlanb.cpu.emitters.copies import emit_copy
 from xlanb.cpu.emitters.dots import place_of
 from xlanb.cpu.emitters.kernel import IS_CONTRACTION, SCRATCH, Kernel, emitter
+from xlanb.cpu.emitters.matmul.contraction import count
 from xlanb.cpu.emitters.matmul.gemm import emit_contraction
 from xlanb.cpu.emitters.matmul.lanes import Lanes, can_load, lanes_of
 from xlanb.cpu.emitters.matmul.literals import with_literal
@@ -38,6 +40,8 @@ from xlanb.lazy_dataclass import dataclass
 
 _BLOCK = 512
 """The number of results checked for NaN at a time."""
+_SHORT_LINE = 16
+"""Pixels of a line that is too short for vectors along it, if there are more features."""
 
 
 # -- kernels ---------------------------------------------------------------------------------------
@@ -54,6 +58,8 @@ class _Planned:
     source: PaddedInput
     parts: tuple[tuple[ConvolutionPart, MatmulPlan], ...]
     whole: bool
+    why: str = ""
+    """Why the input has its features last, if they are not in memory."""
 
     @property
     def scratch_bytes(self) -> int:
@@ -70,9 +76,22 @@ class _Planned:
 def _plan_of(c: Convolution) -> _Planned | None:
     if not can_load(c.source.element_type, c.type) or not c.result.element_count:
         return None
-    source = padded(c)
     chosen = [found for found in combinations(c) if all(phase.taps for phase in found)]
+    planned = _plan_over(c, chosen, padded(c))
+    why = "" if planned is None else next(filter(None, (_why_features_last(planned, p) for _, p in planned.parts)), "")
+    if not why:
+        return planned
+    other = _plan_over(c, chosen, padded(c, features_last=True), features_last=True)
+    return planned if other is None else replace(other, why=why)
+
+
+def _plan_over(
+    c: Convolution, chosen: list[tuple[Phase, ...]], source: PaddedInput, *, features_last: bool = False
+) -> _Planned | None:
+    """The convolution over an input of this form; `features_last`: whether its results are too."""
     parts = [part_of(c, source, found) for found in chosen]
+    if features_last:
+        parts = [dense(part, columns_last=True) for part in parts]
     plans = [plan(part.x) for part in parts]
     if None in plans and len(parts) > 1:  # a phase's results may be contiguous along no axis
         parts = [dense(part) for part in parts]
@@ -81,6 +100,21 @@ def _plan_of(c: Convolution) -> _Planned | None:
     if not made or len(made) < len(parts):
         return None
     return _Planned(c, source, made, len(chosen) == prod(len(found) for found in phases(c)))
+
+
+def _why_features_last(planned: _Planned, p: MatmulPlan) -> str:
+    """Why vectors should run along features instead of pixels; "" if they should not.
+
+    They should if pixels are apart, so that patches are gathered, and these are more than the input
+    (or that is copied in any case); or if lines of pixels are short.
+    """
+    if not p.x.is_swapped:
+        return ""
+    if p.b is not None:
+        pays = planned.source.bytes or count(p.b.axes) > planned.c.source.element_count
+        return "pixels that a vector would read are apart" if pays else ""
+    is_short = bool(p.x.columns) and p.x.columns[-1].size < min(_SHORT_LINE, p.x.row_count)
+    return "lines of pixels are too short for a vector" if is_short else ""
 
 
 def _is_contraction(i: HloInstruction) -> bool:
@@ -107,6 +141,8 @@ def emit_convolution(k: Kernel) -> bool:
         return False
     wide, c = planned.source, planned.c
     if wide.bytes and scratch is not None:
+        if planned.why:
+            e.f.decided("input", "copied with features last", f"{wide.bytes} bytes: {planned.why}")
         emit_padded(e.f, wide, c, source, scratch)
         source, scratch = scratch, Pointer(scratch, I8).address(wide.bytes)
     held = scratch

@@ -73,10 +73,11 @@ def part_of(c: Convolution, p: PaddedInput, chosen: tuple[Phase, ...]) -> Convol
     return ConvolutionPart(x, first[0], first[1], first[2])
 
 
-def dense(p: ConvolutionPart) -> ConvolutionPart:
-    """The part with a dense result, in the same order of axes."""
+def dense(p: ConvolutionPart, *, columns_last: bool = False) -> ConvolutionPart:
+    """The part with a dense result, in the same order of axes, or with columns fastest."""
     strides, axes, size = dict[ContractionAxis, int](), [], 1
-    for axis in sorted({*p.x.batch, *p.x.rows, *p.x.columns}, key=lambda axis: axis.c):
+    kinds = (p.x.columns, (*p.x.batch, *p.x.rows)) if columns_last else ((*p.x.batch, *p.x.rows, *p.x.columns),)
+    for axis in [axis for kind in kinds for axis in sorted({*kind}, key=lambda axis: axis.c)]:
         if axis.size > 1:
             strides[axis] = size
             axes.append(ContractionAxis(axis.size, size, 0, axis.c))

@@ -72,8 +72,8 @@ class PaddedInput:
     bytes: int = 0
 
 
-def padded(c: Convolution) -> PaddedInput:
-    """Plan the padded input of a convolution."""
+def padded(c: Convolution, *, features_last: bool = False) -> PaddedInput:
+    """Plan the padded input of a convolution, in its layout or with features fastest."""
     spatial = c.numbers.input_spatial
     sides = [PaddedSide(size, size) for size in c.source.dimensions]
     for d, w, found in zip(spatial, c.window, phases(c), strict=True):
@@ -83,9 +83,12 @@ def padded(c: Convolution) -> PaddedInput:
             for phase in found
         )
         sides[d] = PaddedSide(low + reach, c.source.dimensions[d], low, found[0].dilation)
-    order = tuple(reversed(c.source.minor_to_major))
+    own = order = tuple(reversed(c.source.minor_to_major))
+    if features_last:
+        feature = c.numbers.input_feature
+        order = (*(d for d in own if d != feature), feature)
     source_type = c.source.element_type
-    if all(s.is_plain for s in sides) and source_type is c.type:
+    if order == own and all(s.is_plain for s in sides) and source_type is c.type:
         return PaddedInput(tuple(sides), order, strides(c.source), source_type, source_type)
     steps, step = [0] * len(sides), 1
     for d in reversed(order):
