@@ -222,3 +222,16 @@ def test_kernels_that_are_stopped_anywhere_do_no_harm(name: str, monkeypatch: py
     thread.join()
     assert not wrong
     np.testing.assert_array_equal(exe(x), want)
+
+
+def test_a_loop_behind_a_part_that_threads_share_begins_in_the_block_of_its_poll() -> None:
+    """The columns between the padding are shared; those of the padding are loops of their own."""
+    body = (
+        "x = f16[256,1024] parameter(0) h = f16[] constant(0) z = f32[] constant(0) "
+        "p = f16[256,1026] pad(x, h), padding=0_0x1_1 s = f16[256,1026] multiply(p, p) "
+        "c = f32[256,1026] convert(s) r = f32[1026] reduce(c, z), dimensions={0}, to_apply=add "
+        "ROOT y = f16[1026] convert(r)"
+    )
+    x = np.random.default_rng(0).integers(-3, 4, (256, 1024)).astype(np.float16)
+    want = np.pad(np.square(x.astype(np.float32)).sum(0), 1)
+    np.testing.assert_array_equal(compile_module(parse(f"HloModule m\n{ADD}ENTRY e {{\n  {body}\n}}\n"))(x), want)

@@ -291,6 +291,8 @@ class Function:
     ) -> CodeRegion:
         """Begin a region; values remembered in it are not valid outside."""
         here = self.regions[-1]
+        if here.called:  # its block ends here: what the region finds as its own would be another
+            self.poll_after_call()
         depth = len(self.regions)
         made = CodeRegion([], block, barrier, width or here.width, mask or here.mask, self.dbg, depth)
         self.regions.append(made)
