@@ -127,10 +127,23 @@ def test_ties_and_nan(
 
 @pytest.mark.parametrize(
     ("t", "p"),
-    [("f64", "s64"), ("f64", "s32"), ("s8", "s32"), ("u8", "u32"), ("s64", "s32"), ("u16", "s16"), ("bf16", "s32")],
+    [
+        ("f64", "s64"),
+        ("f32", "s64"),
+        ("bf16", "s64"),
+        ("s8", "u64"),
+        ("f64", "s32"),
+        ("s8", "s32"),
+        ("u8", "u32"),
+        ("s64", "s32"),
+        ("u16", "s16"),
+        ("bf16", "s32"),
+    ],
 )
 def test_element_types(backend: Callable[[str], Executable], t: str, p: str) -> None:
-    dtype = np.dtype({"bf16": ml_dtypes.bfloat16, "s8": "i1", "u8": "u1", "s64": "i8", "u16": "u2", "f64": "f8"}[t])
+    dtype = np.dtype(
+        {"bf16": ml_dtypes.bfloat16, "s8": "i1", "u8": "u1", "s64": "i8", "u16": "u2", "f32": "f4", "f64": "f8"}[t]
+    )
     x = np.random.default_rng(1).integers(0, 100, (3, 300)).astype(dtype)
     for name in ("jax", "tf", "plain", "least"):
         check(backend, module(name, (3, 300), 1, t, p), x, 0)
@@ -165,9 +178,10 @@ ENTRY e {{
         np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.parametrize("p", ["s32", "s64"])
 @pytest.mark.parametrize(("t", "dims", "axis"), [("bf16", (8, 300), 1), ("bf16", (300, 70), 0), ("f32", (2, 77, 3), 1)])
-def test_pairs_are_reduced_in_vectors(t: str, dims: tuple[int, ...], axis: int) -> None:
-    exe = compile_module(parse(module("jax", dims, axis, t, fused=True)))
+def test_pairs_are_reduced_in_vectors(t: str, p: str, dims: tuple[int, ...], axis: int) -> None:
+    exe = compile_module(parse(module("jax", dims, axis, t, p, fused=True)))
     plan = "\n".join(map(str, exe.plans.values()))
     assert "by vectors of" in plan
 

@@ -170,7 +170,12 @@ def poll_after_call(f: Function) -> None:
 
 
 def splat(f: Function, value: Value, count: int) -> Value:
-    """A vector with a scalar in each lane; hoisted to where the scalar is defined."""
+    """A vector with a scalar in each lane; hoisted to where the scalar is defined.
+
+    An index that differs between lanes is such a vector already, not written yet.
+    """
+    if isinstance(value, LaneIndex):
+        return materialize(value)
     if value.number is not None:
         return f.const(value.type.times(count), value.number)
     type_ = value.type.times(count)
