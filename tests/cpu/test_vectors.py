@@ -218,3 +218,34 @@ def test_the_last_vectors_lie_back_unless_the_result_is_written_over_what_it_is_
         exe.buffer_assignment.slice_of(i) for i in exe.hlo_module.instructions() if i.name in ("once", "twice", "sum")
     }
     assert len(places) < 3
+
+
+@pytest.mark.parametrize("bits", [128, 512])
+@pytest.mark.parametrize(("kept", "dims"), [("3,7", "2,3"), ("7", "0,2,3"), ("", "0,1,2,3"), ("3,45", "1,3")])
+@pytest.mark.parametrize("to_apply", ["sum", "max"])
+def test_vectors_run_along_what_does_not_repeat(
+    to_apply: str, kept: str, dims: str, bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if jit.host().vector_bits < bits:
+        pytest.skip("the host's vectors are narrower")
+    text = f"""HloModule m
+{REDUCERS}
+f {{
+  x = f32[3,7,45] parameter(0)
+  z = f32[] parameter(1)
+  w = f32[3,7,45,2] broadcast(x), dimensions={{0,1,2}}
+  c = f32[] constant(3)
+  t = f32[3,7,45,2] broadcast(c), dimensions={{}}
+  m = f32[3,7,45,2] multiply(w, t)
+  ROOT r = f32[{kept}] reduce(m, z), dimensions={{{dims}}}, to_apply={to_apply}
+}}
+ENTRY e {{
+  x = f32[3,7,45] parameter(0)
+  z = f32[] parameter(1)
+  ROOT r = f32[{kept}] fusion(x, z), kind=kLoop, calls=f
+}}
+"""
+    agrees(text, narrower(bits), monkeypatch)
+    plan = "".join(map(str, compile_module(parse(text)).plans.values()))
+    assert "for 2 elements" not in plan
+    assert "for 45 elements" in plan or dims == "1,3"

@@ -19,7 +19,7 @@ from xlanb.codegen.nest import Folding, Nest, Vectors, vectorize
 from xlanb.codegen.parallel import is_shared, parallel
 from xlanb.codegen.types import I64
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.vector_plan import VectorPlan, costs_in, plan
+from xlanb.cpu.emitters.vector_plan import VectorPlan, costs_in, plan, without_repeated
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -252,11 +252,14 @@ class AlongRows:
     def __init__(self, reducer: Reducer, base: Sequence[Ix]) -> None:
         self.e, self.reducer, self.base = reducer.e, reducer, list(base)
         self.source, dimensions = reducer.source, reducer.instruction.dimensions
-        fastest = order(self.source)
-        run = next((k for k, d in enumerate(fastest) if d not in dimensions), len(fastest))
-        self.slow = [d for d in reversed(fastest[run:]) if d in dimensions]
-        self.fast = list(reversed(fastest[:run]))
         self.combiner = reducer.any_order
+        every = fastest = order(self.source)
+        if reducer.one is not None:
+            fastest = without_repeated(reducer.e.bindings, reducer.instruction, fastest)
+        run = next((k for k, d in enumerate(fastest) if d not in dimensions), len(fastest))
+        self.repeats = len(fastest) < len(every)
+        self.fast = list(reversed(fastest[:run]))
+        self.slow = [d for d in reversed(every) if d in dimensions and d not in self.fast]
 
     @property
     def pays(self) -> bool:
@@ -270,7 +273,7 @@ class AlongRows:
     def reduce(self) -> list[Element]:
         """The results."""
         p, combiner = self._plan(), self.combiner
-        run = max(1, min(p.run, len(self.fast)))
+        run = 1 if self.repeats else max(1, min(p.run, len(self.fast)))
         if combiner is None or (combiner.neutral is None and run < len(self.fast)):
             return self._one_by_one()
         self.slow, self.fast = self.slow + self.fast[:-run], self.fast[-run:]

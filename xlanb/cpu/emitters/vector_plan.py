@@ -5,7 +5,7 @@ The choice depends on the instructions that a kernel inlines.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import field
 from functools import lru_cache
 
@@ -225,11 +225,46 @@ def _reduce_run(p: VectorPlan, bound: Collection[HloInstruction], i: HloInstruct
     if not fastest:
         return ALL
     if fastest[0] in i.dimensions:
+        fastest = without_repeated(bound, i, fastest)
         return 0 if source.dimensions[fastest[0]] >= _SHORT and _has_rows(i, p.costs) else 1
     kept = next((k for k, d in enumerate(fastest) if d in i.dimensions), len(fastest))
     names = [d for d in range(source.rank) if d not in i.dimensions]
     own = [names[d] for d in order(array_of(i, leaf))]
     return min(*runs, kept if own[:kept] == list(fastest[:kept]) else 1) if runs else 1
+
+
+def without_repeated(bound: Collection[HloInstruction], i: HloInstruction, fastest: Sequence[int]) -> Sequence[int]:
+    """The dimensions of a reduce's input without the fastest ones along which elements repeat.
+
+    These are reduced too, and not the only ones that are; vectors run along the next.
+    """
+    inputs = i.operands[: len(i.operands) // 2]
+    for k, d in enumerate(fastest):
+        if d not in i.dimensions:
+            break
+        if not all(_is_repeated(bound, o, d) for o in inputs):
+            return fastest[k:]
+    return fastest
+
+
+def _is_repeated(bound: Collection[HloInstruction], i: HloInstruction, d: int) -> bool:
+    """Whether the elements of an array repeat along a dimension."""
+    left, seen = [(i, d)], set[tuple[HloInstruction, int]]()
+    while left:
+        i, d = at = left.pop()
+        if at in seen:
+            continue
+        seen.add(at)
+        if i in bound:
+            return False
+        if i.opcode is Op.BROADCAST:
+            if d in i.dimensions:
+                left.append((i.operands[0], i.dimensions.index(d)))
+        elif i.opcode.is_elementwise and i.operands:
+            left += [(o, d) for o in i.operands if array_of(o).dimensions]
+        else:
+            return False
+    return True
 
 
 def _has_rows(i: HloInstruction, costs: Costs) -> bool:
