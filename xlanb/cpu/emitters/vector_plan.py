@@ -5,7 +5,7 @@ The choice depends on the instructions that a kernel inlines.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import field
 from functools import lru_cache
 
@@ -233,7 +233,7 @@ def _reduce_run(p: VectorPlan, bound: Collection[HloInstruction], i: HloInstruct
     return min(*runs, kept if own[:kept] == list(fastest[:kept]) else 1) if runs else 1
 
 
-def without_repeated(bound: Collection[HloInstruction], i: HloInstruction, fastest: Sequence[int]) -> Sequence[int]:
+def without_repeated(bound: Collection[HloInstruction], i: HloInstruction, fastest: tuple[int, ...]) -> tuple[int, ...]:
     """The dimensions of a reduce's input without the fastest ones along which elements repeat.
 
     These are reduced too, and not the only ones that are; vectors run along the next.
