@@ -238,6 +238,24 @@ def test_an_operation_that_is_in_no_order(backend):
     _same(backend(text), text, _given(text))
 
 
+@pytest.mark.parametrize(("source", "result"), [("128,64", "128"), ("12,17,64", "12,17")])
+@pytest.mark.parametrize("op", ["add", "maximum"])
+def test_pieces_of_rows_are_not_transposed_for_each_of_their_elements(backend, op, source, result):
+    """Rows whose last element comes first: each piece is read under a condition."""
+    text = _reduced(0, 0, source=source, dims=str(source.count(",")), result=result, op=op)
+    inside = "".join(f"[0:{n}]," for n in result.split(","))
+    rolled = (
+        f"end = f32[{result},1] slice(x), slice={{{inside}[63:64]}}\n"
+        f"  rest = f32[{result},63] slice(x), slice={{{inside}[0:63]}}\n"
+        f"  d = f32[{source}] concatenate(end, rest), dimensions={{{source.count(',')}}}"
+    )
+    text = text.replace(f"d = f32[{source}] add(x, x)", rolled)
+    exe = backend(text)
+    assert "turned" not in exe.llvm_ir
+    assert "for 64 elements" in "".join(map(str, exe.plans.values()))
+    _same(exe, text, _given(text))
+
+
 def test_long_rows_are_reduced_along(backend):
     exe = backend(_reduced(70, 65))
     assert not _is_across(exe, 70)

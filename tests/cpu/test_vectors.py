@@ -249,3 +249,25 @@ ENTRY e {{
     plan = "".join(map(str, compile_module(parse(text)).plans.values()))
     assert "for 2 elements" not in plan
     assert "for 45 elements" in plan or dims == "1,3"
+
+
+def test_offsets_are_known_where_lanes_cannot_be_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of two dimensions in one, from its last element on: the lanes begin anywhere."""
+    text = f"""HloModule m
+{REDUCERS}
+f {{
+  x = f32[5,6,70] parameter(0)
+  z = f32[] constant(-inf)
+  y = f32[5,420] bitcast(x)
+  end = f32[5,1] slice(y), slice={{[0:5],[419:420]}}
+  rest = f32[5,419] slice(y), slice={{[0:5],[0:419]}}
+  c = f32[5,420] concatenate(end, rest), dimensions={{1}}
+  ROOT r = f32[5] reduce(c, z), dimensions={{1}}, to_apply=max
+}}
+ENTRY e {{
+  x = f32[5,6,70] parameter(0)
+  ROOT r = f32[5] fusion(x), kind=kLoop, calls=f
+}}
+"""
+    agrees(text, jit.host(), monkeypatch)
+    assert "for 420 elements by vectors" in "".join(map(str, compile_module(parse(text)).plans.values()))

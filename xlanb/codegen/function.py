@@ -372,6 +372,10 @@ class Function:
             self.regions += inner
         return made
 
+    def runs_with(self, depth: int) -> bool:
+        """Whether code here is executed whenever the enclosing region at a depth is."""
+        return not any(region.barrier for region in self.regions[depth:])
+
     def _target_depth(self, operands: Sequence[Ix], floor: int) -> int:
         """The depth of the region to emit code with these operands in (see `once`)."""
         for v in operands:

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from xlanb.codegen.elements import Element, array, from_memory, load, store, zero
 from xlanb.codegen.function import Function, Ix
-from xlanb.codegen.lanes import LaneIndex, split, varies
+from xlanb.codegen.lanes import LaneIndex, NotAVectorError, split, varies
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.shuffles import store_columns, taken_apart
 from xlanb.codegen.values import Value
@@ -102,12 +102,24 @@ def flatten_at(f: Function, index: Index, shape: ArrayShape) -> Ix:
 def reshape(f: Function, index: Index, to: ArrayShape) -> Index:
     """The element of `to` that a row-major reshape moves to `index`.
 
-    Groups of dimensions with equal products are split and merged separately.
+    Groups of dimensions with equal products are split and merged separately. Where lanes cannot be
+    split so, the offset is still known if both are in row-major order.
     """
     source = index.shape
-    if index.flat is not None and _row_major(source) and _row_major(to):
+    keeps_offset = _row_major(source) and _row_major(to)
+    if index.flat is not None and keeps_offset:
         return Index(to, flat=index.flat)
-    multi = index.multi(f)
+    try:
+        return Index(to, _regrouped(f, index, to))
+    except NotAVectorError:
+        if not keeps_offset:
+            raise
+        return Index(to, flat=flatten_at(f, index, source))
+
+
+def _regrouped(f: Function, index: Index, to: ArrayShape) -> list[Ix]:
+    """The index per dimension of `to` that a row-major reshape moves to `index`."""
+    source, multi = index.shape, index.multi(f)
     out: list[Ix] = [0] * to.rank
     for begin, end, to_begin, to_end in common_factors(source.dimensions, to.dimensions):
         wide = [d for d in range(begin, end) if source.dimensions[d] != 1]
@@ -117,7 +129,7 @@ def reshape(f: Function, index: Index, to: ArrayShape) -> Index:
             rest = f.add(f.mul(rest, source.dimensions[d]), multi[d])
         for d, v in zip(goal, split(f, rest, [to.dimensions[d] for d in goal]), strict=True):
             out[d] = v
-    return Index(to, out)
+    return out
 
 
 def bitcast(f: Function, index: Index, to: ArrayShape) -> Index:
@@ -201,5 +213,7 @@ def _column(f: Function, a: IrArray, index: Index) -> Value | None:
     if count <= SHORT_ROW and isinstance(place, int):
         columns: list[Value] = f.once(key, (rows,), load_all)
         return from_memory(f, t, columns[place])
+    if not f.runs_with(rows.lane.depth):
+        raise NotAVectorError("rows would be transposed again for each element")
     held: Pointer = f.once((*key, "held"), (rows,), transpose_all)
     return from_memory(f, t, held.load(f.mul(place, width), width))
