@@ -51,6 +51,11 @@ CASES: dict[str, tuple[Dims, Dims, str]] = {
     "narrow": ((6, 7, 3), (5, 6, 3), "size=2x2x1"),
     "whole": ((6, 70), (1, 1), "size=6x70"),
     "less than a vector": ((3, 5, 21), (3, 5, 10), "size=1x1x3 stride=1x1x2"),
+    "small images": ((3, 5, 7, 7), (3, 5, 7, 7), "size=1x1x3x3 pad=0_0x0_0x1_1x1_1"),
+    "small images, strided": ((3, 5, 13, 13), (3, 5, 7, 7), "size=1x1x5x5 stride=1x1x2x2 pad=0_0x0_0x2_2x2_2"),
+    "short rows": ((50, 12), (50, 12), "size=1x5 pad=0_0x2_2"),
+    "shorter rows": ((50, 5), (50, 4), "size=1x4 pad=0_0x1_1"),
+    "short rows, dilated": ((50, 15), (50, 13), "size=1x5 pad=0_0x3_3 rhs_dilate=1x2"),
     "one result": ((2, 30, 20), (2, 1, 20), "size=1x30x1"),
 }
 
@@ -64,7 +69,7 @@ def test_forms(backend: Callable[[str], Executable], name: str) -> None:
 
 @pytest.mark.parametrize("t", TYPES)
 def test_types(backend: Callable[[str], Executable], t: str) -> None:
-    for name in ("nhwc", "nchw"):
+    for name in ("nhwc", "nchw", "small images"):
         dims, out, window = CASES[name]
         for op in ("add", "multiply") if t == "c64" else ("maximum", "minimum", "add"):
             check(backend, module(op, dims, out, window, t), dims, t, first=2)
@@ -112,7 +117,9 @@ def test_several_operands(backend: Callable[[str], Executable]) -> None:
         np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize(("name", "t"), [("nhwc", "f32"), ("nhwc", "bf16"), ("narrow", "f32"), ("nchw", "bf16")])
+@pytest.mark.parametrize(
+    ("name", "t"), [("nhwc", "f32"), ("nhwc", "bf16"), ("narrow", "f32"), ("nchw", "bf16"), ("small images", "f32")]
+)
 def test_windows_are_folded_in_vectors(backend: Callable[[str], Executable], name: str, t: str) -> None:
     dims, out, window = CASES[name]
     plan = "\n".join(map(str, backend(module("maximum", dims, out, window, t)).plans.values()))

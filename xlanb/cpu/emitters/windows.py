@@ -30,6 +30,11 @@ from xlanb.cpu.emitters.vector_plan import costs_in, plan
 from xlanb.hlo.attributes import WindowDimension
 from xlanb.hlo.opcode import HloOpcode as Op
 
+_FEWEST_LANES = 4
+"""Elements of the shortest vectors along a row that are faster than one element at a time."""
+_ROW_STEPS = 32
+"""Operations on the elements of a row that is shorter than a vector, for three loops to pay."""
+
 
 @emitter(Op.REDUCE_WINDOW)
 def emit_windows(k: Kernel) -> bool:
@@ -205,15 +210,23 @@ class _WindowFolds:
 
     def _fits_a_row(self, fastest: int) -> bool:
         """Whether a row with its padding fits on the stack, and is worth vectorizing."""
-        w, n = self.window[fastest], self.source.dimensions[fastest]
+        w = self.window[fastest]
         return (
             not self.types[0].is_complex
             and min(w.padding_low, w.padding_high) >= 0
             and w.stride <= 4
-            and n >= self.lanes
-            and self.result.dimensions[fastest] >= self.lanes // 2
+            and self._row_lanes(fastest) > 0
             and self._row_length(fastest) * self.types[0].byte_size <= costs.COMMON.staged_row_bytes
         )
+
+    def _row_lanes(self, fastest: int) -> int:
+        """Elements of the vectors along a row; 0 if it is too short even for a few."""
+        size, goal = self.source.dimensions[fastest], self.result.dimensions[fastest]
+        lanes = self.lanes
+        while lanes > _FEWEST_LANES and (size < lanes or goal < lanes // 2):
+            lanes //= 2
+        pays = lanes == self.lanes or goal * self.volume >= _ROW_STEPS
+        return lanes if size >= lanes and goal >= lanes // 2 and pays else 0
 
     def _row_length(self, fastest: int) -> int:
         w = self.window[fastest]
@@ -225,7 +238,8 @@ class _WindowFolds:
         size, goal, length = self.source.dimensions[fastest], self.result.dimensions[fastest], self._row_length(fastest)
         others = [d for d in self.windowed if d != fastest]
         nothing = pack(self.types, combiner.neutral)
-        cost = (self.volume // w.size * size + w.size * goal) / self.lanes * 1.5
+        lanes = self._row_lanes(fastest)
+        cost = (self.volume // w.size * size + w.size * goal) / lanes * 1.5
         with nested(f, [self.result.dimensions[d] for d in self.dims[:-1]], cost + 10) as at:
             row = f.alloca(memory(t), length)
 
@@ -240,7 +254,7 @@ class _WindowFolds:
                 self._store(self._whole([*at, *q]), self._window(row, w, f.mul(q[0], w.stride)))
 
             for count, write in ((length if length > size else 0, empty), (size, column), (goal, result)):
-                nest = Nest((count,), 1, Vectors(self.lanes), tail=Tail.OVERLAP, overlapped=1)
+                nest = Nest((count,), 1, Vectors(lanes), tail=Tail.OVERLAP, overlapped=1)
                 if count and not nest.each(f, write):
                     raise AssertionError("a row in memory cannot be vectorized")
 
