@@ -93,7 +93,7 @@ def _plan_over(
     if features_last:
         parts = [dense(part, columns_last=True) for part in parts]
     plans = [plan(part.x) for part in parts]
-    if None in plans and len(parts) > 1:  # a phase's results may be contiguous along no axis
+    if None in plans and len(parts) > 1 and not features_last:  # a phase's results may be contiguous along no axis
         parts = [dense(part) for part in parts]
         plans = [plan(part.x) for part in parts]
     made = tuple((part, p) for part, p in zip(parts, plans, strict=True) if p is not None)
