@@ -15,7 +15,6 @@ const PATIENCE_MS = 4000;
 /** Ask whether a kernel is there: a notebook may bring the widget back without one. @param {any} view @returns {() => void} what stops it */
 export function greet(view) {
   if (!view.model.send) return () => {};
-  view.model.send({ type: "hello" });
   view.behind = true;
   view.waitingForHello = setTimeout(() => {
     if (view.waiting) return;
@@ -23,6 +22,7 @@ export function greet(view) {
     view.behind = view.queued = false;
     view.update();
   }, PATIENCE_MS);
+  view.model.send({ type: "hello" });
   return () => clearTimeout(view.waitingForHello);
 }
 
