@@ -114,6 +114,7 @@ def inputs(text: str) -> list[NDArray[np.generic]]:
         t = p.shape.as_array().element_type
         values = rng.standard_normal(p.shape.as_array().dimensions) * 4
         values = values + 1j * values[..., ::-1] if t.is_complex else values
+        values = values.astype(np.int8) if t.is_integral and t.bits < 8 else values  # NumPy wraps integers
         small = t.bits < 32 and t.is_floating
         made.append(
             np.asarray(values).astype(np.float32).astype(t.dtype) if small else np.asarray(values).astype(t.dtype)

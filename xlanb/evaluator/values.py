@@ -34,6 +34,8 @@ def _wide(t: PrimitiveType) -> np.dtype[Any] | None:
 # By dtype number: hashing a dtype costs more than adding two scalars.
 _WIDE: dict[int, np.dtype[Any]] = {t.dtype.num: w for t in PrimitiveType if (w := _wide(t)) is not None}
 _F4 = PrimitiveType.F4E2M1FN.scalar
+_E8M0 = PrimitiveType.F8E8M0FNU.scalar
+_E8M0_LEAST = 2.0**-127
 
 
 def widen(x: Array) -> Array:
@@ -48,13 +50,17 @@ def widen(x: Array) -> Array:
 def narrow(x: Array, dtype: np.dtype[Any]) -> Array:
     """Convert back to the element type: floats round to nearest even, integers wrap around.
 
-    f4e2m1fn has no NaN; XLA converts NaN to -0, whatever its sign.
+    f4e2m1fn has no NaN; XLA converts NaN to -0, whatever its sign. It takes what lies between the
+    two least numbers of f8e8m0fnu to the larger one.
     """
     if x.dtype == dtype:
         return x
     wide = widen(np.asarray(x))  # NumPy cannot convert between some narrow types
     if dtype.type is _F4 and wide.dtype.kind == "f":
         wide = np.where(np.isnan(wide), wide.dtype.type(-0.0), wide)
+    elif dtype.type is _E8M0 and wide.dtype.kind == "f":
+        between = (wide > _E8M0_LEAST) & (wide < 2 * _E8M0_LEAST)
+        wide = np.where(between, wide.dtype.type(2 * _E8M0_LEAST), wide)
     return wide.astype(dtype)
 
 
