@@ -237,6 +237,7 @@ def reductions() -> Programs:
 
 def moves() -> Programs:
     """Copies in another order."""
+    import jax
     import jax.numpy as jnp
 
     return {
@@ -252,6 +253,20 @@ def moves() -> Programs:
         ),
         "stack": (lambda a, b: jnp.stack([a, b], -1), (_float(512, 512), _float(512, 512))),
         "repeat": (lambda x: jnp.repeat(x, 4, 1), (_float(256, 256),)),
+        "repeat, then join": (
+            lambda x, y: jnp.concatenate([jnp.repeat(x, 3, 1), y], 1),
+            (_float(256, 64), _float(256, 128)),
+        ),
+        "tile, then add": (lambda x, y: jnp.tile(x, (1, 20)) + y, (_float(256, 12), _float(256, 240))),
+        "sum of repeated": (lambda x, y: (jnp.repeat(x, 3, 1) * y).sum(1), (_float(256, 81), _float(256, 243))),
+        "upsample an image": (
+            lambda x, y: jnp.concatenate([jnp.repeat(jnp.repeat(x, 2, 2), 2, 3), y], 1),
+            (_float(2, 16, 32, 32), _float(2, 16, 64, 64)),
+        ),
+        "gradient of every second": (
+            lambda x, g: jax.vjp(lambda x: jnp.concatenate([x[:, ::2] + x[:, 1::2], x[:, 1::2]], 1), x)[1](g)[0],
+            (_float(128, 512), _float(128, 512)),
+        ),
         "flip": (lambda x: x[::-1, ::-1], (_float(512, 512),)),
         "every second": (lambda x: x[::2, ::3], (_float(1024, 1024),)),
         "pad": (lambda x: jnp.pad(x, ((1, 1), (2, 2))), (_float(512, 510),)),

@@ -25,7 +25,7 @@ def value_of(index: Ix, n: int) -> int:
         return index
     assert isinstance(index, lanes.LaneIndex)
     assert isinstance(index.base, int)
-    return index.base + sum(k * (n // a % m if m else n // a) for (a, m), k in index.terms)
+    return index.base + sum(k * ((n + c) // a % m if m else (n + c) // a) for (a, m, c), k in index.terms)
 
 
 @given(
@@ -54,6 +54,9 @@ def test_a_lane_index_is_what_integers_give(sizes: list[int], low: int, count: i
             assert value_of(whole, n) == n
             assert value_of(quotient, n) == (n * factor + 3) // divisor
             assert value_of(remainder, n) == (n * factor + 3) % divisor
+        for index in (whole, quotient, remainder):  # the first lane is known, so all are
+            if isinstance(index, lanes.LaneIndex):
+                assert index.numbers == [value_of(index, low + k) for k in range(width)]
 
 
 def test_a_condition_that_changes_in_the_loop_says_where() -> None:

@@ -9,6 +9,7 @@ cannot be vectorized raises `NotAVectorError`: the loop is then emitted for one 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -36,12 +37,20 @@ class SplitError(NotAVectorError):
         self.cuts = cuts
 
 
+class PeriodError(NotAVectorError):
+    """Where the elements of a vector lie depends on the vector; it repeats with this period."""
+
+    def __init__(self, period: int) -> None:
+        super().__init__("the index must be split over several variables")
+        self.period = period
+
+
 @dataclass(frozen=True)
 class Lane:
     """The counter of a vector loop.
 
     `origin` is its value in the first lane; all values are in low..high, inclusive; `depth` is its
-    region.
+    region. `origin` modulo `period` is `phase`.
     """
 
     origin: Ix
@@ -49,6 +58,38 @@ class Lane:
     high: int
     width: int
     depth: int
+    period: int = 1
+    phase: int = 0
+
+    def steps(self, atom: Atom) -> list[int] | None:
+        """How far an atom is from its first lane's value; None if that differs between vectors."""
+        a, modulus, _ = atom
+        period, phase = self._cycle(atom)
+        if period == 0 or period % a == 0:
+            begin, blocks = phase // a, period // a
+            quotients = [(phase + k) // a for k in range(self.width)]
+            if not modulus or (blocks and modulus % blocks == 0 and quotients[-1] < blocks):
+                return [q - begin for q in quotients]
+            if blocks % modulus == 0:
+                return [q % modulus - begin % modulus for q in quotients]
+        elif a % period == 0 and phase + self.width <= period:
+            return [0] * self.width
+        return None
+
+    def first(self, atom: Atom) -> int | None:
+        """An atom's value in the first lane; None if that differs between vectors."""
+        a, modulus, _ = atom
+        period, phase = self._cycle(atom)
+        if period == 0:
+            return phase // a % modulus if modulus else phase // a
+        return phase // a % modulus if modulus and period % (a * modulus) == 0 else None
+
+    def _cycle(self, atom: Atom) -> tuple[int, int]:
+        """(period, phase) of the counter with an atom's shift; the period of a known one is 0."""
+        shift = atom[2]
+        if isinstance(self.origin, int):
+            return 0, self.origin + shift
+        return self.period, (self.phase + shift) % self.period
 
 
 @dataclass(frozen=True)
@@ -78,8 +119,8 @@ class Mask:
         )
 
 
-Atom = tuple[int, int]
-"""(a, m): the counter divided by a, modulo m if m is not 0."""
+Atom = tuple[int, int, int]
+"""(a, m, c): the counter plus c, divided by a, modulo m if m is not 0."""
 Terms = tuple[tuple[Atom, int], ...]
 
 
@@ -113,14 +154,50 @@ class LaneIndex(Value):
         """The difference between consecutive lanes; None if it is not constant."""
         if not self.terms:
             return 0
-        ((a, m), coefficient), *rest = self.terms
-        return coefficient if not rest and (a, m) == (1, 0) else None
+        (atom, coefficient), *rest = self.terms
+        return coefficient if not rest and atom == (1, 0, 0) else None
+
+    @property
+    def offsets(self) -> list[int]:
+        """How far each lane's value is from the first lane's.
+
+        Raises:
+            PeriodError: That differs between vectors.
+        """
+        found = [0] * self.lane.width
+        for atom, k in self.terms:
+            steps = self.lane.steps(atom)
+            if steps is None:
+                raise PeriodError(self._period)
+            found = [offset + k * step for offset, step in zip(found, steps, strict=True)]
+        return found
+
+    @property
+    def numbers(self) -> list[int]:
+        """The values of the lanes.
+
+        Raises:
+            PeriodError: They differ between vectors.
+        """
+        firsts = [self.lane.first(atom) for atom, _ in self.terms]
+        if not isinstance(self.base, int) or None in firsts:
+            raise PeriodError(self._period)
+        first = self.base + sum(k * (v or 0) for v, (_, k) in zip(firsts, self.terms, strict=True))
+        return [first + offset for offset in self.offsets]
+
+    @property
+    def _period(self) -> int:
+        """A period of the offsets; of the values too, if each atom has a modulus."""
+        return math.lcm(*(a * (m or 1) for (a, m, _), _ in self.terms))
 
     @property
     def first(self) -> Ix:
-        """The value of the first lane, for an index with a constant step."""
-        f = self.function
-        return f.add(self.base, f.mul(self.lane.origin, self.step or 0, wrap=True), wrap=True)
+        """The value of the first lane."""
+        f, origin, value = self.function, self.lane.origin, self.base
+        for (a, m, shift), k in self.terms:
+            atom = f.div(f.add(origin, shift), a)
+            value = f.add(value, f.mul(f.rem(atom, m) if m else atom, k, wrap=True), wrap=True)
+        return value
 
     @property
     def span(self) -> tuple[int, int] | None:
@@ -128,8 +205,8 @@ class LaneIndex(Value):
         if not isinstance(self.base, int):
             return None
         low = high = self.base
-        for (a, m), k in self.terms:
-            ends = (0, m - 1) if m else (self.lane.low // a, self.lane.high // a)
+        for (a, m, shift), k in self.terms:
+            ends = (0, m - 1) if m else ((self.lane.low + shift) // a, (self.lane.high + shift) // a)
             low, high = low + min(k * v for v in ends), high + max(k * v for v in ends)
         return low, high
 
@@ -137,9 +214,12 @@ class LaneIndex(Value):
 # -- indices ---------------------------------------------------------------------------------------
 
 
-def counter(f: Function, origin: Ix, low: int, high: int, width: int) -> Ix:
-    """The index of the lanes from `origin` on, in this region; in low..high for its whole loop."""
-    return _named(f, Lane(origin, low, high, width, len(f.regions)), 0, (((1, 0), 1),))
+def counter(f: Function, origin: Ix, low: int, high: int, width: int, *, begin: int = 0, period: int = 1) -> Ix:
+    """The index of the lanes from `origin` on, in this region; in low..high for its whole loop.
+
+    `origin` is `begin` or a multiple of `period` from it.
+    """
+    return _named(f, Lane(origin, low, high, width, len(f.regions), period, begin % period), 0, (((1, 0, 0), 1),))
 
 
 def _named(f: Function, lane: Lane, base: Ix, terms: Terms) -> Ix:
@@ -160,22 +240,26 @@ def _joined(lane: Lane, terms: Sequence[tuple[Atom, int]]) -> tuple[int, Terms]:
     k*b * (q / ab mod m) + k * (q / a mod b) becomes k * (q / a mod bm).
     """
     base, found = 0, dict[Atom, int]()
-    for (a, modulus), k in terms:
-        low, high, m = lane.low // a, lane.high // a, modulus
+    for (a, modulus, shift), k in terms:
+        low, high, m = (lane.low + shift) // a, (lane.high + shift) // a, modulus
         if low == high and a > 1:
             base += k * (low % m if m else low)
         else:
             if m and low // m == high // m:
                 base, m = base - k * m * (low // m), 0
-            found[a, m] = found.get((a, m), 0) + k
+            if a == 1 and m == 0:
+                base, shift = base + k * shift, 0
+            atom = (a, m, shift)
+            found[atom] = found.get(atom, 0) + k
     joined = True
     while joined:
         joined = False
-        for (a, b), k in list(found.items()):
-            for (c, m), n in list(found.items()):
-                if b and c == a * b and n == k * b and (a, b) in found and (c, m) in found:
-                    del found[a, b], found[c, m]
-                    atom = (a, b * m)
+        for (a, b, shift), k in list(found.items()):
+            for (c, m, other), n in list(found.items()):
+                one, two = (a, b, shift), (c, m, other)
+                if b and c == a * b and n == k * b and shift == other and one in found and two in found:
+                    del found[one], found[two]
+                    atom = (a, b * m, shift)
                     found[atom] = found.get(atom, 0) + k
                     joined = True
     return base, tuple(sorted((atom, k) for atom, k in found.items() if k))
@@ -307,11 +391,11 @@ def _lanes_divided(x: LaneIndex, b: int) -> Ix:
     """x / b, for x >= 0."""
     f = x.function
     base, terms, left, rest = _divided(x, b)
-    if len(rest) == 1 and left == 0 and rest[0][1] == 1:
-        (p, m), _ = rest[0]
-        if m and m % b:
+    if len(rest) == 1 and rest[0][1] == 1:
+        (p, m, shift), _ = rest[0]
+        if m and (m % b or left):
             raise NotAVectorError("the index is split over several variables")
-        terms.append(((p * b, m // b), 1))
+        terms.append(((p * b, m // b, shift + left * p), 1))
     elif not _is_below(LaneIndex(f, x.lane, left, rest), b):
         raise NotAVectorError("the index is split over several variables")
     return _made(f, x.lane, base, terms)
@@ -322,12 +406,12 @@ def _lanes_modulo(x: LaneIndex, b: int) -> Ix:
     f = x.function
     _, _, left, rest = _divided(x, b)
     if not _is_below(LaneIndex(f, x.lane, left, rest), b):
-        if len(rest) != 1 or left != 0 or rest[0][1] != 1:
+        if len(rest) != 1 or rest[0][1] != 1:
             raise NotAVectorError("the index is split over several variables")
-        (p, m), _ = rest[0]
-        if m and m % b:
+        (p, m, shift), _ = rest[0]
+        if m and (m % b or left):
             raise NotAVectorError("the index is split over several variables")
-        rest = (((p, b), 1),)
+        rest, left = (((p, b, shift + left * p), 1),), 0
     return _made(f, x.lane, left, rest)
 
 
@@ -347,11 +431,11 @@ def _are_within(x: LaneIndex, low: int, high: int) -> bool | None:
         return False
     if len(x.terms) != 1 or not isinstance(x.base, int):
         return None
-    ((a, m), k) = x.terms[0]
+    ((a, m, shift), k) = x.terms[0]
     if m or (k != 1 and (a, k) != (1, -1)):
         return None
     cuts = ((low - x.base) * a, (high - x.base) * a) if k == 1 else (x.base - high + 1, x.base - low + 1)
-    raise SplitError(tuple(c for c in cuts if x.lane.low < c <= x.lane.high))
+    raise SplitError(tuple(c - shift for c in cuts if x.lane.low < c - shift <= x.lane.high))
 
 
 # -- vectors ---------------------------------------------------------------------------------------
@@ -364,24 +448,22 @@ def varies(value: object) -> bool:
 
 def materialize(x: LaneIndex) -> Value:
     """The vector of a lane index."""
-    if x.step is None:
-        raise NotAVectorError("the index must be split over several variables")
     return _counted(x, I64)
 
 
 def truncated(x: LaneIndex, to: Type) -> Value:
     """A lane index in a narrower type: truncates the first lane and counts in that type."""
-    return _counted(x, to) if x.step is not None else materialize(x).trunc(to)
+    return _counted(x, to)
 
 
 def _counted(x: LaneIndex, to: Type) -> Value:
-    f, width, step = x.function, x.lane.width, x.step or 0
+    f, width, offsets = x.function, x.lane.width, x.offsets
 
     def write() -> Value:
         first = f.value(x.first)
         if to is not I64:
             first = first.trunc(to)
-        return f.splat(first, width) + f.constants(to, [k * step for k in range(width)])
+        return f.splat(first, width) + f.constants(to, offsets)
 
     return f.once(("vector", x, to), (x,), write)
 

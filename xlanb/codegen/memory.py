@@ -7,6 +7,7 @@ touches no byte of an element that its mask excludes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from xlanb.codegen.lanes import LaneIndex, Mask, NotAVectorError, joined, varies
@@ -22,6 +23,10 @@ _STEPS = 8
 
 A gather takes about 1.5 cycles per element.
 """
+
+
+_USERS = 4
+"""The most lanes of an element whose masks are joined by shuffles; a gather takes one bit each."""
 
 
 def load(f: Function, type_: Type, address: Value, align: int = 0) -> Value:
@@ -191,9 +196,68 @@ def _load_lanes(p: Pointer, index: Value) -> Value:
         return _load_strided_pieces(p, x.first, x.step, width)
     if x is not None and x.step in (2, 3, 4) and mask is not None and mask.count and width >= 4:
         return _load_strided(p, x.first, x.step, width, mask.count)
+    if x is not None and x.step is None:
+        found = _load_near(p, x, mask)
+        if found is not None:
+            return found
     if f.across_rows and mask is None:
         raise NotAVectorError("elements are far apart")
     return gather(f, p.element, p.addresses(index))
+
+
+def _load_near(p: Pointer, x: LaneIndex, mask: Mask | None) -> Value | None:
+    """Load elements that lie close together, in any order, by shuffling one or two vectors.
+
+    None if many lanes with an unknown mask have the same element.
+
+    Raises:
+        NotAVectorError: they are far apart, or lie differently in each vector.
+    """
+    f, width, offsets = p.base.function, x.lane.width, x.offsets
+    used = offsets[: mask.count if mask is not None else None]
+    low, high = min(used), max(used)
+    if high - low >= 2 * width:
+        raise NotAVectorError("elements are far apart")
+    lanes = min(1 << (high - low).bit_length(), width)
+    runs = [low] if high - low < lanes else [low, high + 1 - lanes]
+    masks: list[Mask | None] = [Mask(lanes, min(lanes, high + 1 - low)) for _ in runs]
+    if mask is not None and mask.count is None:
+        masks = [_mask_of_elements(f, mask, [k - begin for k in used], lanes) for begin in runs]
+        if None in masks:
+            return None
+    loads = [p.load(f.add(x.first, begin, wrap=True), lanes, m) for begin, m in zip(runs, masks, strict=True)]
+    places = [k - low if k < low + lanes else lanes + k - runs[-1] for k in used]
+    which, other = [*places, *[-1] * (width - len(used))], loads[1] if loads[1:] else None
+    if p.element.bytes == 1 and f.target.vector_bits == 512 and width >= 64:
+        return joined(f, [_opaque(f.shuffle(loads[0], other, which[at : at + 64])) for at in range(0, width, 64)])
+    return f.shuffle(loads[0], other, which)
+
+
+def _opaque(value: Value) -> Value:
+    """A register whose origin LLVM does not know.
+
+    LLVM 22 does not end where shuffled bytes are doubled: it takes the sum before the shuffle, and
+    after it again.
+    """
+    f, t = value.function, value.type.text
+    return f.let(value.type, f'call {t} asm "", "=v,0"({value!r})')
+
+
+def _mask_of_elements(f: Function, mask: Mask, places: Sequence[int], count: int) -> Mask | None:
+    """The elements 0 to `count` - 1 that an active lane has; None if many lanes have the same."""
+    users: list[list[int]] = [[] for _ in range(count)]
+    for lane, place in enumerate(places):
+        if 0 <= place < count:
+            users[place].append(lane)
+    rounds = max(map(len, users))
+    if rounds > _USERS:
+        return None
+    bits, none = mask.value(f), f.zero(I1.times(mask.lanes))
+    some: Value | None = None
+    for k in range(rounds):
+        chosen = f.shuffle(bits, none, [u[k] if k < len(u) else mask.lanes for u in users])
+        some = chosen if some is None else some | chosen
+    return Mask(count, None, some)
 
 
 def _load_backwards(p: Pointer, last: Ix, width: int, mask: Mask | None) -> Value:

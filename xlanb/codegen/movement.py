@@ -10,10 +10,10 @@ import numpy as np
 
 from xlanb.codegen import arithmetic, indexing
 from xlanb.codegen.elemental import Elemental, array_of, elemental
-from xlanb.codegen.elements import Element, constant, from_bits, pair, part, real, register, to_bits, zero
+from xlanb.codegen.elements import Element, constant, from_bits, one_of, pair, part, real, register, to_bits, zero
 from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, same_order
-from xlanb.codegen.lanes import MAX_CUTS, NotAVectorError, SplitError
+from xlanb.codegen.lanes import MAX_CUTS, LaneIndex, NotAVectorError, SplitError
 from xlanb.codegen.types import I1, integer
 from xlanb.codegen.values import Value
 from xlanb.errors import UnimplementedError
@@ -95,8 +95,11 @@ def _pad(e: Elemental, i: HloInstruction, x: Index) -> Element:
     if source.element_count == 0:
         return e.scalar(value)
     f = e.f
+    t = source.element_type
     inside = e.f.const(I1, True)
     where: list[Ix] = []
+    lanes: list[bool] = []
+    """Which lanes have an element of the operand; the others lie between two of them."""
     for v, p, n in zip(x.multi(f), i.get("padding"), source.dimensions, strict=True):
         at = f.sub(v, p.low)
         step = p.interior + 1
@@ -104,12 +107,23 @@ def _pad(e: Elemental, i: HloInstruction, x: Index) -> Element:
             inside = f.both(inside, f.within(at, 0, (n - 1) * step + 1))
         if p.interior:
             # For negative positions quotient and remainder do not matter: they are outside.
-            inside = f.both(inside, _is_zero(e, f.rem(at, step)))
-            at = f.div(at, step)
+            left, at = f.rem(at, step), f.div(at, step)
+            if isinstance(left, LaneIndex):
+                lanes = [k == 0 and is_one for k, is_one in zip(left.numbers, lanes or [True] * f.width, strict=True)]
+            else:
+                inside = f.both(inside, _is_zero(e, left))
         where.append(at)
-    return e.branch(
-        source.element_type, inside, lambda: e.element(operand, Index(source, where)), lambda: e.scalar(value)
-    )
+
+    def element() -> Element:
+        found = e.element(operand, Index(source, where))
+        if not lanes:
+            return found
+        # the others have computed the element before them, which is there too
+        given = (found, e.scalar(value))
+        made = arithmetic.select(f.constants(I1, lanes), *given)
+        return made if t.is_complex else one_of(f, t, real(made), *map(real, given))
+
+    return e.branch(t, inside, element, lambda: e.scalar(value))
 
 
 def _is_zero(e: Elemental, at: Ix) -> Value:

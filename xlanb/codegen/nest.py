@@ -24,7 +24,7 @@ from typing import Protocol
 
 from xlanb.codegen import lanes
 from xlanb.codegen.function import Function, Ix
-from xlanb.codegen.lanes import Mask, NotAVectorError, SplitError, split
+from xlanb.codegen.lanes import Mask, NotAVectorError, PeriodError, SplitError, split
 from xlanb.codegen.parallel import parallel
 from xlanb.codegen.plan import time_text
 from xlanb.codegen.types import I64
@@ -36,6 +36,9 @@ _LONG = 4
 
 Gathers take time for each element.
 """
+_PHASES = 8
+"""The most vectors of an iteration that are emitted one by one."""
+
 _SHARED_ROUNDS = 16
 """The least number of iterations of a loop that threads share."""
 
@@ -92,7 +95,8 @@ class Nest:
 
     `nanoseconds` is the cost of one element; `is_folded` means a reduction to one value. Rows of
     fewer than `overlapped` vectors use a mask at their end whatever the tail policy. An element may
-    be a row of several `interleaved` ones (see short_rows.py).
+    be a row of several `interleaved` ones (see short_rows.py). Where elements lie may repeat with a
+    `period`: an iteration then covers it, by several vectors.
     """
 
     sizes: tuple[int, ...]
@@ -104,6 +108,7 @@ class Nest:
     is_folded: bool = False
     overlapped: int = _LONG
     interleaved: int = 1
+    period: int = 1
 
     @property
     def outer(self) -> tuple[int, ...]:
@@ -146,6 +151,8 @@ class Nest:
     def _by(self, one: int, wide: int) -> str:
         """A description of the traversal and of the remainder."""
         by = f"vectors of {wide}" + (f", then {one}" if wide != one else "")
+        if self.period > wide:
+            by = f"{self.period // wide} {by}"
         left = sum(n % one for n in self.lengths)
         folded = ", reduced to one value" if self.is_folded else ""
         return by + folded + (f"; {self.tail.value}" if left else "; no remainder")
@@ -162,15 +169,14 @@ class Nest:
         if self.vectors is None:
             self._one_by_one(f, body, row)
             return True
-        made: list[Nest] = []
+        made = _Made(self)
 
         def write(cuts: Sequence[int]) -> None:
-            made[:] = [replace(self, cuts=tuple(cuts))]
-            _write_vectors(f, made[0], body, row)
+            _write_vectors(f, made.cut(cuts), body, row)
 
-        if self.count < 1 or not vectorize(f, self.count, write):
+        if self.count < 1 or not vectorize(f, self.count, write, made.repeat):
             return False
-        f.plans.append(made[0])
+        f.plans.append(made.nest)
         return True
 
     def _one_by_one(
@@ -191,7 +197,17 @@ class Nest:
         """Elements of the narrower and of the wider vectors."""
         if self.vectors is None:
             return 1, 1
-        return self.vectors.within(max(self.lengths))
+        one, wide = self.vectors.within(max(self.lengths))
+        return one, wide if self.period == 1 else one
+
+    def of_period(self, period: int) -> Nest:
+        """The nest with more vectors per iteration, so that elements lie alike in all iterations.
+
+        The nest itself, if that takes no more of them, or too many.
+        """
+        longer = math.lcm(self.period, period, self.widths[0])
+        is_usable = self.period < longer <= _PHASES * self.widths[0]
+        return replace(self, period=longer) if is_usable else self
 
     # -- reductions --------------------------------------------------------------------------------
 
@@ -211,17 +227,33 @@ class Nest:
         found: list[Value] = []
 
         tail = Tail.OVERLAP if combiner.neutral is None else Tail.MASK
-        made = [self]
+        made = _Made(replace(self, is_folded=True, tail=tail))
 
         def write(cuts: Sequence[int]) -> None:
-            made[0] = replace(self, cuts=tuple(cuts), is_folded=True, tail=tail)
-            total = Folding(f, made[0], combiner, element, later).result()
+            total = Folding(f, made.cut(cuts), combiner, element, later).result()
             found[:] = total if start is None else combiner.step(start, total)
 
-        if not vectorize(f, self.count, write):
+        if not vectorize(f, self.count, write, made.repeat):
             return None
-        f.plans.append(made[0])
+        f.plans.append(made.nest)
         return found
+
+
+class _Made:
+    """The nest that is emitted: attempts have taught where to split it, and what repeats."""
+
+    def __init__(self, nest: Nest) -> None:
+        self.nest = nest
+
+    def cut(self, cuts: Sequence[int]) -> Nest:
+        """The nest, split at these places."""
+        self.nest = replace(self.nest, cuts=tuple(cuts))
+        return self.nest
+
+    def repeat(self, period: int) -> bool:
+        """Distinguish the vectors of a period; returns False if there are too many, or no more."""
+        before, self.nest = self.nest, self.nest.of_period(period)
+        return self.nest is not before
 
 
 class Folding:
@@ -280,13 +312,26 @@ class Folding:
         return folded(self.combiner, total, 1)
 
     def _values(
-        self, at: list[Ix], origin: Ix, begin: Ix, end: Ix, width: int, mask: Mask | None = None
+        self,
+        at: list[Ix],
+        origin: Ix,
+        begin: Ix,
+        end: Ix,
+        width: int,
+        mask: Mask | None = None,
+        cycle: tuple[int, int] | None = None,
     ) -> list[Value]:
-        """The elements from `origin`, between `begin` and `end`; masked ones are neutral."""
+        """The elements from `origin`, between `begin` and `end`; masked ones are neutral.
+
+        `cycle` is (first, period) if `origin` is at a multiple of that from the first.
+        """
         f = self.f
-        low, high = (begin, end - 1) if isinstance(begin, int) and isinstance(end, int) else (0, self.nest.count - 1)
+        low, high, first, period = 0, self.nest.count - 1, 0, 1
+        if isinstance(begin, int) and isinstance(end, int):
+            low, high = begin, end - 1
+            first, period = cycle or (begin, width)
         with f.vectorized(width, mask):
-            q = lanes.counter(f, origin, low, high, width)
+            q = lanes.counter(f, origin, low, high, width, begin=first, period=period)
             value = list(self.element([*at, *split(f, q, self.nest.inner)]))
             if mask is not None:
                 bits, neutral = mask.value(f), self._neutral(width)
@@ -347,12 +392,34 @@ class Folding:
         `masked` if the last may be incomplete. If their number is unknown, `most` bounds it to plan
         polls.
         """
-        f = self.f
+        f, phases = self.f, self.nest.period // width
+        if phases > 1 and isinstance(rounds, int) and isinstance(begin, int) and isinstance(end, int):
+            return self._periods(at, partial, width, rounds, begin, end, phases)
         with f.carried(rounds, partial, guarded=not isinstance(rounds, int), most=most) as loop:
             origin = f.add(f.mul(loop.index, width), begin)
             mask = tail_mask(f, width, begin, end, origin) if masked else None
             loop.next = list(self.later(loop.values, self._values(at, origin, begin, end, width, mask)))
         return loop.values
+
+    def _periods(
+        self, at: list[Ix], partial: list[Value], width: int, rounds: int, begin: int, end: int, phases: int
+    ) -> list[Value]:
+        """`_rounds` by several vectors, the `phases` of a period; the last may be incomplete."""
+        f, period = self.f, phases * width
+        whole = min(rounds, (end - begin) // width) // phases
+        if whole:
+            with f.carried(whole, partial) as loop:
+                partial = loop.values
+                for first in range(begin, begin + period, width):
+                    origin = f.add(f.mul(loop.index, period), first)
+                    values = self._values(at, origin, begin, end, width, None, (first, period))
+                    partial = list(self.later(partial, values))
+                loop.next = partial
+            partial = loop.values
+        for origin in range(begin + whole * period, begin + rounds * width, width):
+            mask = Mask(width, end - origin) if origin + width > end else None
+            partial = list(self.later(partial, self._values(at, origin, begin, end, width, mask)))
+        return partial
 
 
 def _by_width(partial: dict[int, list[Value]], values: Sequence[Value]) -> dict[int, list[Value]]:
@@ -387,14 +454,21 @@ def _write_vectors(
 def _run(f: Function, nest: Nest, low: int, high: int, body: Callable[[Ix], None], *, shared: bool = False) -> None:
     """Emit `body(q)` for q = low, ..., high - 1, in vectors."""
     one, wide = nest.widths
-    nanoseconds = nest.nanoseconds * wide if shared else 0.0
-    rounds, overlap = (high - low) // wide, nest.tail is Tail.OVERLAP and high - low >= nest.overlapped * one
-    if overlap and one == wide and (high - low) % one:
+    span = max(wide, nest.period)
+    nanoseconds = nest.nanoseconds * span if shared else 0.0
+    rounds, overlap = (high - low) // span, nest.tail is Tail.OVERLAP and high - low >= nest.overlapped * one
+    if overlap and one == span and (high - low) % one:
         rounds = 0  # one loop handles all of them
     if rounds:
         with parallel(f, rounds, nanoseconds=nanoseconds) as k, f.vectorized(wide):
-            body(lanes.counter(f, f.add(f.mul(k, wide), low), low, high - 1, wide))
-    begin = low + rounds * wide
+            for first in range(low, low + span, wide):
+                origin = f.add(f.mul(k, span), first)
+                body(lanes.counter(f, origin, low, high - 1, wide, begin=first, period=span))
+    begin = low + rounds * span
+    while nest.period > 1 and begin + wide <= high:
+        with f.vectorized(wide):
+            body(lanes.counter(f, begin, low, high - 1, wide))
+        begin += wide
     if begin == high:
         return
     if overlap:
@@ -403,7 +477,7 @@ def _run(f: Function, nest: Nest, low: int, high: int, body: Callable[[Ix], None
     with f.loop(-(-(high - begin) // one)) as k:
         origin = f.add(f.mul(k, one), begin)
         with f.vectorized(one, tail_mask(f, one, begin, high, origin)):
-            body(lanes.counter(f, origin, begin, high - 1, one))
+            body(lanes.counter(f, origin, begin, high - 1, one, begin=begin, period=one))
 
 
 # -- loops -----------------------------------------------------------------------------------------
@@ -457,9 +531,15 @@ def vectors(f: Function, begin: Ix, end: Ix, width: int, body: Callable[[Ix], No
         body(lanes.counter(f, origin, 0, ENDLESS, width))
 
 
-def vectorize(f: Function, count: int, write: Callable[[Sequence[int]], None]) -> bool:
+def vectorize(
+    f: Function,
+    count: int,
+    write: Callable[[Sequence[int]], None],
+    repeat: Callable[[int], bool] | None = None,
+) -> bool:
     """Emit vector loops by `write(cuts)`, where 0, ..., `count` are the positions to split at.
 
+    `repeat(period)` returns whether `write` can from now on distinguish the vectors of a period.
     Returns False, and emits nothing, if it cannot be vectorized.
     """
     back = f.mark()
@@ -469,6 +549,10 @@ def vectorize(f: Function, count: int, write: Callable[[Sequence[int]], None]) -
             write(sorted(cuts))
         except SplitError as error:
             cuts.update(error.cuts)
+        except PeriodError as error:
+            reason = str(error)
+            if repeat is None or not repeat(error.period):
+                break
         except NotAVectorError as error:
             reason = str(error)
             break
@@ -488,7 +572,8 @@ def _back_over(f: Function, begin: int, high: int, width: int, body: Callable[[I
     last = high - width
     with parallel(f, -(-(high - begin) // width), nanoseconds=nanoseconds) as k, f.vectorized(width):
         origin = last if k == 0 else f.clamp(f.add(f.mul(k, width), begin), 0, last)
-        body(lanes.counter(f, origin, min(begin, last), high - 1, width))
+        period = math.gcd(width, last - begin)
+        body(lanes.counter(f, origin, min(begin, last), high - 1, width, begin=begin, period=period))
 
 
 def tail_mask(f: Function, width: int, begin: Ix, end: Ix, origin: Ix) -> Mask | None:

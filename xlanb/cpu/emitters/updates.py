@@ -24,6 +24,8 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, PrimitiveType
 
 T = PrimitiveType
+_WIDE_GAP = 16
+"""The least number of values between two elements for which the elements are stored one by one."""
 
 
 def _copy_in(k: Kernel, operand: HloInstruction, leaf: Leaf) -> None:
@@ -66,7 +68,7 @@ def _multi(shape: ArrayShape, at: Mapping[int, Ix]) -> list[Ix]:
 
 @emitter(Op.PAD)
 def _pad_between(k: Kernel) -> bool:
-    """Interior padding along the fastest dimension: fill with the value, then store the elements.
+    """Wide gaps along the fastest dimension: fill with the value, then store the elements.
 
     Returns False for other paddings, which are loops over the result.
     """
@@ -74,7 +76,11 @@ def _pad_between(k: Kernel) -> bool:
     e, f, source, result = k.e, k.f, array_of(operand), k.output.shape
     slowest = order(source)[::-1]
     padding = k.root.get("padding")
-    spread = bool(slowest) and padding[slowest[-1]].interior and all(p.low >= 0 and p.high >= 0 for p in padding)
+    spread = (
+        bool(slowest)
+        and padding[slowest[-1]].interior >= _WIDE_GAP
+        and all(p.low >= 0 and p.high >= 0 for p in padding)
+    )
     if not spread or not f.target.explicit_vectors or not 0 < source.element_count < result.element_count:
         return False
     f.ready = fill(k, value)
