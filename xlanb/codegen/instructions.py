@@ -188,9 +188,46 @@ def splat(f: Function, value: Value, count: int) -> Value:
 
 
 def shuffle(f: Function, a: Value, b: Value | None, which: Sequence[int]) -> Value:
-    """Shuffle the lanes of one or two vectors of one type; negative indices are poison."""
+    """Shuffle the lanes of one or two vectors of one type; negative indices are poison.
+
+    LLVM 22 does not end for shuffles that repeat bytes which are doubled before or after: it takes
+    the sum out of the shuffle, and back. What it does not know the origin of, it does not take.
+    """
+    if b is a:
+        which, b = [k % a.type.lanes if k >= 0 else k for k in which], None
+    if a.type.bits == 8 and len(which) >= _BYTES and f.target.vector_bits == 8 * _BYTES and _repeats(tuple(which)):
+        a, b = _opaque(f, a), b if b is None else _opaque(f, b)
+        return _opaque(f, _shuffled(f, a, b, which))
+    return _shuffled(f, a, b, which)
+
+
+def _shuffled(f: Function, a: Value, b: Value | None, which: Sequence[int]) -> Value:
     other = f"{b!r}" if b is not None else f"{a.type.text} poison"
     return f.let(a.type.times(len(which)), f"shufflevector {a!r}, {other}, {_order_text(tuple(which))}")
+
+
+_BYTES = 64
+"""Bytes of a register of AVX-512."""
+
+
+def _opaque(f: Function, a: Value) -> Value:
+    """A vector of bytes whose origin LLVM does not know, register by register."""
+    lanes = a.type.lanes
+    if lanes < _BYTES // 4:  # no register: too short for bytes to be doubled in it
+        return a
+    pieces = [a] if lanes <= _BYTES else [_shuffled(f, a, None, range(k, k + _BYTES)) for k in range(0, lanes, _BYTES)]
+    made = [f.let(p.type, f'call {p.type.text} asm "", "=v,0"({p!r})') for p in pieces]
+    while len(made) > 1:
+        half = made[0].type.lanes
+        made = [_shuffled(f, x, y, range(2 * half)) for x, y in zip(made[::2], made[1::2], strict=True)]
+    return made[0]
+
+
+@lru_cache(maxsize=1024)
+def _repeats(which: tuple[int, ...]) -> bool:
+    """Whether a shuffle has an element several times, though not one alone."""
+    used = [k for k in which if k >= 0]
+    return 1 < len(set(used)) < len(used)
 
 
 @lru_cache(maxsize=1024)

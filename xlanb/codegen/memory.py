@@ -227,20 +227,7 @@ def _load_near(p: Pointer, x: LaneIndex, mask: Mask | None) -> Value | None:
             return None
     loads = [p.load(f.add(x.first, begin, wrap=True), lanes, m) for begin, m in zip(runs, masks, strict=True)]
     places = [k - low if k < low + lanes else lanes + k - runs[-1] for k in used]
-    which, other = [*places, *[-1] * (width - len(used))], loads[1] if loads[1:] else None
-    if p.element.bytes == 1 and f.target.vector_bits == 512 and width >= 64:
-        return joined(f, [_opaque(f.shuffle(loads[0], other, which[at : at + 64])) for at in range(0, width, 64)])
-    return f.shuffle(loads[0], other, which)
-
-
-def _opaque(value: Value) -> Value:
-    """A register whose origin LLVM does not know.
-
-    LLVM 22 does not end where shuffled bytes are doubled: it takes the sum before the shuffle, and
-    after it again.
-    """
-    f, t = value.function, value.type.text
-    return f.let(value.type, f'call {t} asm "", "=v,0"({value!r})')
+    return f.shuffle(loads[0], loads[1] if loads[1:] else None, [*places, *[-1] * (width - len(used))])
 
 
 def _mask_of_elements(f: Function, mask: Mask, places: Sequence[int], count: int) -> Mask | None:
