@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 MAX_CUTS = 64
 """The most positions at which a vector loop may be split, its ends included."""
+PHASES = 8
+"""The most vectors of an iteration that are emitted one by one."""
+_JUMPS = 16
+"""The most places where an index jumps for which a loop is split; else elements go one by one."""
 
 
 class NotAVectorError(XlanbError):
@@ -83,6 +87,18 @@ class Lane:
         if period == 0:
             return phase // a % modulus if modulus else phase // a
         return phase // a % modulus if modulus and period % (a * modulus) == 0 else None
+
+    def change(self, atom: Atom) -> NotAVectorError:
+        """What tells how to split the loop so that an atom's steps are known.
+
+        Where an atom jumps, if that is at a few places; else how often it does.
+        """
+        a, modulus, shift = atom
+        span = a * (modulus or 1)
+        jumps = range(-(-(self.low + shift + 1) // span) * span - shift, self.high + 1, span)
+        if math.lcm(span, self.width) > PHASES * self.width and len(jumps) <= _JUMPS:
+            return SplitError(tuple(jumps))
+        return PeriodError(span)
 
     def _cycle(self, atom: Atom) -> tuple[int, int]:
         """(period, phase) of the counter with an atom's shift; the period of a known one is 0."""
@@ -163,12 +179,13 @@ class LaneIndex(Value):
 
         Raises:
             PeriodError: That differs between vectors.
+            SplitError: That differs in a few places.
         """
         found = [0] * self.lane.width
         for atom, k in self.terms:
             steps = self.lane.steps(atom)
             if steps is None:
-                raise PeriodError(self._period)
+                raise self.lane.change(atom)
             found = [offset + k * step for offset, step in zip(found, steps, strict=True)]
         return found
 
@@ -181,14 +198,9 @@ class LaneIndex(Value):
         """
         firsts = [self.lane.first(atom) for atom, _ in self.terms]
         if not isinstance(self.base, int) or None in firsts:
-            raise PeriodError(self._period)
+            raise PeriodError(math.lcm(*(a * (m or 1) for (a, m, _), _ in self.terms)))
         first = self.base + sum(k * (v or 0) for v, (_, k) in zip(firsts, self.terms, strict=True))
         return [first + offset for offset in self.offsets]
-
-    @property
-    def _period(self) -> int:
-        """A period of the offsets; of the values too, if each atom has a modulus."""
-        return math.lcm(*(a * (m or 1) for (a, m, _), _ in self.terms))
 
     @property
     def first(self) -> Ix:

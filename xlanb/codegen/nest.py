@@ -24,7 +24,7 @@ from typing import Protocol
 
 from xlanb.codegen import lanes
 from xlanb.codegen.function import Function, Ix
-from xlanb.codegen.lanes import Mask, NotAVectorError, PeriodError, SplitError, split
+from xlanb.codegen.lanes import PHASES, Mask, NotAVectorError, PeriodError, SplitError, split
 from xlanb.codegen.parallel import parallel
 from xlanb.codegen.plan import time_text
 from xlanb.codegen.types import I64
@@ -36,9 +36,6 @@ _LONG = 4
 
 Gathers take time for each element.
 """
-_PHASES = 8
-"""The most vectors of an iteration that are emitted one by one."""
-
 _SHARED_ROUNDS = 16
 """The least number of iterations of a loop that threads share."""
 
@@ -206,7 +203,7 @@ class Nest:
         The nest itself, if that takes no more of them, or too many.
         """
         longer = math.lcm(self.period, period, self.widths[0])
-        is_usable = self.period < longer <= _PHASES * self.widths[0]
+        is_usable = self.period < longer <= PHASES * self.widths[0]
         return replace(self, period=longer) if is_usable else self
 
     # -- reductions --------------------------------------------------------------------------------
