@@ -192,6 +192,8 @@ class Costs:
     """The size of b from which on it is: panels over all of depth would not read it in order."""
     strip_rows: int = 64
     """The most rows of a product whose large b is read in strips of long lines."""
+    paged_strip_rows: int = 48
+    """The same if each line of b is on pages of its own."""
     strip_bytes: int = 1 << 22
     """The least size of such a b."""
     across_columns: int = 64

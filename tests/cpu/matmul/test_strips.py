@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.cpu.matmul.test_dot import assert_not_finite_where_expected, dot_text
@@ -25,7 +27,7 @@ SIZES = [
 @pytest.fixture
 def stripped(monkeypatch):
     """Multiply in strips whatever can be."""
-    monkeypatch.setattr(costs, "COMMON", costs.COMMON.replace(strip_bytes=0))
+    monkeypatch.setattr(costs, "COMMON", costs.COMMON.replace(strip_bytes=0, paged_strip_rows=64))
     monkeypatch.setattr(plans, "_LONG", 0)
     monkeypatch.setattr(plans, "_LONG_ENOUGH", 0)
     plans.plan.cache_clear()
@@ -90,10 +92,17 @@ def test_depth_of_two_axes(check, stripped):
 
 def test_slices_whose_lines_share_sets_of_the_cache(check, stripped, monkeypatch):
     monkeypatch.setattr(strips, "_FAR", 1024)
-    for m in (1, 12):
+    for m in (1, 28):
         text, shapes = dot_text(m, 70, 256)
         exe = check(text, shapes)
         assert f"{8 if m == 1 else 16} lines at a time" in "".join(map(str, exe.plans.values()))
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 16384), (2, 4096), (6, 4096), (48, 768)])
+def test_strips_are_long_where_lines_are_read_once(build, rows, columns):
+    text, _ = dot_text(rows, 768, 50257)
+    (found,) = re.findall(r"in strips of (\d+) columns", "".join(map(str, build(text).plans.values())))
+    assert columns // 2 < int(found) <= columns
 
 
 def test_not_a_number_and_infinity_stay_where_they_are(build, stripped):
@@ -105,6 +114,9 @@ def test_not_a_number_and_infinity_stay_where_they_are(build, stripped):
     [
         ((1, 1024, 1024), ("f32",) * 3, False, True),
         ((32, 1024, 1024), ("f32",) * 3, False, True),
+        ((48, 1024, 2048), ("f32",) * 3, False, True),
+        ((49, 1024, 2048), ("f32",) * 3, False, False),
+        ((49, 1024, 1024), ("f32",) * 3, False, True),
         ((4, 2048, 512), ("f32",) * 3, False, False),
         ((8, 2048, 512), ("f32",) * 3, False, True),
         ((8, 4096, 256), ("f32",) * 3, False, False),

@@ -29,10 +29,9 @@ from xlanb.shape import PrimitiveType
 _FOLDED = 4
 """Rows, and columns, of a tile whose vectors run along depth."""
 _STREAMED = 1 << 21
-"""Elements of a narrow b, in memory, whose columns are read one after the other for a single row.
-
-It has fewer bytes than several streams keep in flight.
-"""
+"""Elements of a b, in memory, whose short columns are read one after the other for a single row."""
+_PAGES = 8192
+"""Bytes of a longer column: several at a time hide that the next page is slow to find."""
 Places = tuple[Value, Value, Value]
 """Addresses of a, b and the result."""
 
@@ -213,7 +212,8 @@ def _folds(f: Function, x: Contraction, places: Places) -> None:
     column = x.columns[-1] if x.columns else ContractionAxis(1)
     parts = 2 if x.is_complex else 1
     high, wide = min(row.size, _FOLDED), min(column.size, _FOLDED // parts)
-    if high == 1 and x.b_type.bits < x.type.bits and x.column_count * x.depth_count >= _STREAMED:
+    is_short = x.b_type.bits < x.type.bits or x.depth[-1].size * x.b_type.byte_size <= _PAGES
+    if high == 1 and is_short and x.column_count * x.depth_count >= _STREAMED:
         wide = 1
     sets = max(1, costs.COMMON.independent_sums // (high * wide * parts))
     vectors, lanes = divmod(x.depth[-1].size, width)

@@ -37,6 +37,8 @@ _PAGED = 64
 """The least number of lines at which cache set conflicts matter."""
 _LONG = 3072
 """Lines of this many bytes are long enough to be read in strips."""
+_PAGES = 8192
+"""Bytes of lines that are on pages of their own."""
 _LONG_ENOUGH, _SEVERAL = 2048, 8
 """The same for several rows, and how many those are."""
 
@@ -205,8 +207,9 @@ def _wants_strips(x: Contraction) -> bool:
         return False  # lines of b are not evenly apart
     if len(x.depth) > 1 and depth.size < _STRETCH:
         return False
-    least = _LONG_ENOUGH if x.row_count >= _SEVERAL else _LONG
-    return _b_bytes(x) >= common.strip_bytes and x.row_count <= common.strip_rows and depth.b * size >= least
+    line, least = depth.b * size, _LONG_ENOUGH if x.row_count >= _SEVERAL else _LONG
+    most = common.strip_rows if line < _PAGES else common.paged_strip_rows
+    return _b_bytes(x) >= common.strip_bytes and x.row_count <= most and line >= least
 
 
 def _is_across(x: Contraction) -> bool:

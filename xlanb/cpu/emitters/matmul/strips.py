@@ -61,9 +61,18 @@ _LINES = 32
 _FAR = 8192
 """Lines at a multiple of this many bytes share few sets of the L2 cache."""
 _FEWER = 16
-"""Lines of such a b in a slice; half as many for a single row."""
+"""Lines of such a b in a slice, at most."""
 _STRIP = 3072
-"""Bytes of a line in a strip, at most; a third more for a single row."""
+"""Bytes of a line in a strip, at most; twice as many for two tiles of rows."""
+_ONCE = 8
+"""Lines of b in a slice that one tile of rows reads, and then nobody."""
+_LONG = 16384
+"""Bytes of a line in a strip of such slices, at most; four times as many for a single row.
+
+Memory is fastest read in order: the next line is elsewhere, and on another page.
+"""
+_SHARED = 8192
+"""Bytes of a line from which on strips are shorter if there would be fewer of them than threads."""
 _HEAD = 11
 
 
@@ -125,13 +134,14 @@ def _tiles(x: Contraction, target: CodegenTarget) -> Iterator[StripTile]:
 
 def _strips(x: Contraction, tile: StripTile, target: CodegenTarget) -> Strips:
     """Strips of whole tiles, as evenly as threads can share them."""
-    item, size, is_single = x.type.byte_size, x.columns[0].size, x.row_count == 1
-    widest = (_STRIP * 4 // 3 if is_single else _STRIP) // item
-    most = min(widest, size) // tile.columns
+    item, size, groups = x.type.byte_size, x.columns[0].size, -(-x.row_count // tile.rows)
+    longest = _STRIP if groups > 2 else 2 * _STRIP if groups == 2 else _LONG if x.row_count > 1 else 4 * _LONG
+    longest = min(longest, max(_SHARED, -(-size // target.threads) * item))
+    most = min(longest // item, size) // tile.columns
     options = range((most + 1) // 2 * tile.columns, most * tile.columns + 1, tile.columns)
     columns = min(options, key=lambda n: (_busiest(size, n, target), -n))
-    lines = _LINES if x.depth[-1].b * item % _FAR else _FEWER // 2 if is_single else _FEWER
-    return Strips(tile, columns, min(lines, x.depth[-1].size))
+    lines = _LINES if x.depth[-1].b * item % _FAR else _FEWER
+    return Strips(tile, columns, min(_ONCE if groups == 1 else lines, x.depth[-1].size))
 
 
 def _busiest(size: int, columns: int, target: CodegenTarget) -> int:
