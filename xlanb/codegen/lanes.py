@@ -399,32 +399,32 @@ def _divided(x: LaneIndex, b: int) -> tuple[int, list[tuple[Atom, int]], int, Te
     return x.base // b, whole, x.base % b, tuple((atom, k) for atom, k in x.terms if k % b)
 
 
+def _joint(left: int, rest: Terms, b: int) -> tuple[Atom, int]:
+    """(atom, k): left + the rest is k * atom + left modulo k; k divides b."""
+    if len(rest) != 1 or rest[0][1] <= 0 or b % rest[0][1]:
+        raise NotAVectorError("the index is split over several variables")
+    (p, m, shift), k = rest[0]
+    if m and (m % (b // k) or left >= k):
+        raise NotAVectorError("the index is split over several variables")
+    return (p, m, shift + left // k * p), k
+
+
 def _lanes_divided(x: LaneIndex, b: int) -> Ix:
     """x / b, for x >= 0."""
-    f = x.function
     base, terms, left, rest = _divided(x, b)
-    if len(rest) == 1 and rest[0][1] == 1:
-        (p, m, shift), _ = rest[0]
-        if m and (m % b or left):
-            raise NotAVectorError("the index is split over several variables")
-        terms.append(((p * b, m // b, shift + left * p), 1))
-    elif not _is_below(LaneIndex(f, x.lane, left, rest), b):
-        raise NotAVectorError("the index is split over several variables")
-    return _made(f, x.lane, base, terms)
+    if not _is_below(LaneIndex(x.function, x.lane, left, rest), b):
+        (p, m, shift), k = _joint(left, rest, b)
+        terms.append(((p * b // k, m * k // b, shift), 1))
+    return _made(x.function, x.lane, base, terms)
 
 
 def _lanes_modulo(x: LaneIndex, b: int) -> Ix:
     """x modulo b, for x >= 0."""
-    f = x.function
     _, _, left, rest = _divided(x, b)
-    if not _is_below(LaneIndex(f, x.lane, left, rest), b):
-        if len(rest) != 1 or rest[0][1] != 1:
-            raise NotAVectorError("the index is split over several variables")
-        (p, m, shift), _ = rest[0]
-        if m and (m % b or left):
-            raise NotAVectorError("the index is split over several variables")
-        rest, left = (((p, b, shift + left * p), 1),), 0
-    return _made(f, x.lane, left, rest)
+    if not _is_below(LaneIndex(x.function, x.lane, left, rest), b):
+        (p, _, shift), k = _joint(left, rest, b)
+        rest, left = (((p, b // k, shift), k),), left % k
+    return _made(x.function, x.lane, left, rest)
 
 
 def _is_below(x: LaneIndex, b: int) -> bool:
