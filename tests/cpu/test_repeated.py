@@ -103,6 +103,23 @@ def test_short_rows_are_tiled_by_vectors(backend, columns):
     assert _vectors(exe)
 
 
+@pytest.mark.parametrize("step", [2, 8])
+def test_a_long_row_of_a_period_is_a_loop(step):
+    n = 5440 * step + 3
+    text = _module(f"""x = s64[17,5,32] parameter(0)
+    y = s64[2] parameter(1)
+    v = s64[] parameter(2)
+    a = s64[17,2,5,32] broadcast(x), dimensions={{0,2,3}}
+    b = s64[17,2,5,32] broadcast(y), dimensions={{1}}
+    c = s64[17,2,5,32] add(a, b)
+    f = s64[5440] reshape(c)
+    ROOT p = s64[{n}] pad(f, v), padding=1_{n - 5440 * step + step - 2}_{step - 1}""")
+    given = _given(text)
+    exe = xlanb.compile(text)
+    np.testing.assert_array_equal(exe(*given), evaluate(parse(text), *given))
+    assert len(str(exe.llvm_ir)) < 100_000
+
+
 @pytest.mark.parametrize("columns", [100, 500])
 @pytest.mark.parametrize("times", [5, 16])
 def test_loops_are_split_where_long_rows_begin_again(backend, columns, times):

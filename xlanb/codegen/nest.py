@@ -454,7 +454,8 @@ def _run(f: Function, nest: Nest, low: int, high: int, body: Callable[[Ix], None
     span = max(wide, nest.period)
     nanoseconds = nest.nanoseconds * span if shared else 0.0
     rounds, overlap = (high - low) // span, nest.tail is Tail.OVERLAP and high - low >= nest.overlapped * one
-    if overlap and one == span and (high - low) % one:
+    overlap = overlap and nest.period == 1  # else the last vector would lie as no other
+    if overlap and one == wide and (high - low) % one:
         rounds = 0  # one loop handles all of them
     if rounds:
         with parallel(f, rounds, nanoseconds=nanoseconds) as k, f.vectorized(wide):
