@@ -149,8 +149,8 @@ install-check: ## `pip install .` into a fresh environment
 release: $(VENV)/.installed-dev ## the wheel and the source archive in dist/, checked
 	rm -rf dist && $(BIN)/python -m build --quiet
 	$(BIN)/twine check --strict dist/*
-	@size=$$(cat dist/*.whl | wc -c); echo "the wheel has $$size bytes"; test $$size -lt 3500000 \
-		|| { echo "a wheel is to stay below 3.5 MB" >&2; exit 1; }
+	@size=$$(cat dist/*.whl | wc -c); echo "the wheel has $$size bytes"; test $$size -lt 3600000 \
+		|| { echo "a wheel is to stay below 3.6 MB" >&2; exit 1; }
 	@grep -q "^version: $$($(BIN)/python -c 'import xlanb; print(xlanb.__version__)')$$" CITATION.cff \
 		|| { echo "CITATION.cff names another version" >&2; exit 1; }
 

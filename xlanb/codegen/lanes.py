@@ -26,7 +26,7 @@ MAX_CUTS = 64
 PHASES = 8
 """The most vectors of an iteration that are emitted one by one."""
 _JUMPS = 16
-"""The most places where an index jumps for which a loop is split; else elements go one by one."""
+"""The most places where an index jumps for which a loop is split."""
 
 
 class NotAVectorError(XlanbError):
@@ -34,11 +34,15 @@ class NotAVectorError(XlanbError):
 
 
 class SplitError(NotAVectorError):
-    """A condition changes between elements at known positions: the loop must be split there."""
+    """A condition changes between elements at known positions: the loop must be split there.
 
-    def __init__(self, cuts: tuple[int, ...]) -> None:
+    Or an index jumps there (`is_jump`), which may be in each of many pieces.
+    """
+
+    def __init__(self, cuts: tuple[int, ...], *, is_jump: bool = False) -> None:
         super().__init__(f"a condition that changes at {cuts}")
         self.cuts = cuts
+        self.is_jump = is_jump
 
 
 class PeriodError(NotAVectorError):
@@ -97,7 +101,7 @@ class Lane:
         span = a * (modulus or 1)
         jumps = range(-(-(self.low + shift + 1) // span) * span - shift, self.high + 1, span)
         if math.lcm(span, self.width) > PHASES * self.width and len(jumps) <= _JUMPS:
-            return SplitError(tuple(jumps))
+            return SplitError(tuple(jumps), is_jump=True)
         return PeriodError(span)
 
     def _cycle(self, atom: Atom) -> tuple[int, int]:

@@ -36,6 +36,9 @@ _LONG = 4
 
 Gathers take time for each element.
 """
+_PIECES, _AGAIN = 24, 4
+"""Where an index jumps: the most positions to split a loop at, and how often to split it again."""
+
 _SHARED_ROUNDS = 16
 """The least number of iterations of a loop that threads share."""
 
@@ -203,7 +206,8 @@ class Nest:
         The nest itself, if that takes no more of them, or too many.
         """
         longer = math.lcm(self.period, period, self.widths[0])
-        is_usable = self.period < longer <= PHASES * self.widths[0]
+        is_long = self.vectors is not None and self.vectors.registers == 1  # code of an element, as for functions
+        is_usable = self.period < longer <= PHASES // (2 if is_long else 1) * self.widths[0]
         return replace(self, period=longer) if is_usable else self
 
     # -- reductions --------------------------------------------------------------------------------
@@ -541,12 +545,15 @@ def vectorize(
     Returns False, and emits nothing, if it cannot be vectorized.
     """
     back = f.mark()
-    cuts, reason = {0, count}, "too many places to split the loop"
-    while len(cuts) < lanes.MAX_CUTS:
+    cuts, reason, most, more = {0, count}, "too many places to split the loop", lanes.MAX_CUTS, lanes.MAX_CUTS
+    while len(cuts) < most and more >= 0:
         try:
             write(sorted(cuts))
         except SplitError as error:
             cuts.update(error.cuts)
+            more -= 1
+            if error.is_jump:
+                most, more = _PIECES, min(more, _AGAIN)
         except PeriodError as error:
             reason = str(error)
             if repeat is None or not repeat(error.period):
