@@ -317,6 +317,12 @@ def select(condition: Value, a: Element, b: Element) -> Element:
     return condition.select(ar, br), condition.select(ai, bi)
 
 
+def one_where(f: Function, t: PrimitiveType, condition: Value, a: Element, b: Element) -> Element:
+    """`select` of elements of type t: rounded if both are."""
+    made = select(condition, a, b)
+    return made if t.is_complex else one_of(f, t, real(made), real(a), real(b))
+
+
 # -- conversion ------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xlanb.codegen import arithmetic, complex_math
 from xlanb.codegen.complex_math import Complex
 from xlanb.codegen.elemental import Elemental, array_of, elemental
-from xlanb.codegen.elements import Element, constant, one_of, pair, real, rounded
+from xlanb.codegen.elements import Element, constant, pair, real, rounded
 from xlanb.codegen.indexing import Index
 from xlanb.codegen.types import I1
 from xlanb.codegen.values import Value
@@ -81,9 +81,8 @@ def _compare(e: Elemental, i: HloInstruction, x: Index) -> Element:
 def _select(e: Elemental, i: HloInstruction, x: Index) -> Element:
     predicate, a, b = i.operands
     condition = e.scalar(predicate) if not array_of(predicate).dimensions else e.element(predicate, x)
-    given, t = (e.element(a, x), e.element(b, x)), array_of(i).element_type
-    made = arithmetic.select(real(condition), *given)
-    return made if t.is_complex else one_of(e.f, t, real(made), *map(real, given))
+    t = array_of(i).element_type
+    return arithmetic.one_where(e.f, t, real(condition), e.element(a, x), e.element(b, x))
 
 
 @elemental(Op.CLAMP)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from xlanb.codegen import polling
-from xlanb.codegen.lanes import LaneIndex, materialize, truncated
+from xlanb.codegen.lanes import LaneIndex, by_registers, materialize, truncated
 from xlanb.codegen.types import I1, VOID, Type, integer
 from xlanb.codegen.values import Ix, Number, Value, Vector
 
@@ -212,15 +212,12 @@ _BYTES = 64
 
 def _opaque(f: Function, a: Value) -> Value:
     """A vector of bytes whose origin LLVM does not know, register by register."""
-    lanes = a.type.lanes
-    if lanes < _BYTES // 4:  # no register: too short for bytes to be doubled in it
+    if a.type.lanes < _BYTES // 4:  # no register: too short for bytes to be doubled in it
         return a
-    pieces = [a] if lanes <= _BYTES else [_shuffled(f, a, None, range(k, k + _BYTES)) for k in range(0, lanes, _BYTES)]
-    made = [f.let(p.type, f'call {p.type.text} asm "", "=v,0"({p!r})') for p in pieces]
-    while len(made) > 1:
-        half = made[0].type.lanes
-        made = [_shuffled(f, x, y, range(2 * half)) for x, y in zip(made[::2], made[1::2], strict=True)]
-    return made[0]
+    (made,) = by_registers(
+        f, lambda given: [f.let(v.type, f'call {v.type.text} asm "", "=v,0"({v!r})') for v in given], a
+    )
+    return made
 
 
 @lru_cache(maxsize=1024)

@@ -464,22 +464,18 @@ def varies(value: object) -> bool:
 
 def materialize(x: LaneIndex) -> Value:
     """The vector of a lane index."""
-    return _counted(x, I64)
+    return truncated(x, I64)
 
 
 def truncated(x: LaneIndex, to: Type) -> Value:
-    """A lane index in a narrower type: truncates the first lane and counts in that type."""
-    return _counted(x, to)
-
-
-def _counted(x: LaneIndex, to: Type) -> Value:
-    f, width, offsets = x.function, x.lane.width, x.offsets
+    """A lane index in a type no wider: truncates the first lane and counts in that type."""
+    f = x.function
 
     def write() -> Value:
-        first = f.value(x.first)
+        offsets, first = x.offsets, f.value(x.first)
         if to is not I64:
             first = first.trunc(to)
-        return f.splat(first, width) + f.constants(to, offsets)
+        return f.splat(first, x.lane.width) + f.constants(to, offsets)
 
     return f.once(("vector", x, to), (x,), write)
 

@@ -23,8 +23,6 @@ _STEPS = 8
 
 A gather takes about 1.5 cycles per element.
 """
-
-
 _USERS = 4
 """The most lanes of an element whose masks are joined by shuffles; a gather takes one bit each."""
 

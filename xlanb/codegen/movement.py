@@ -10,7 +10,7 @@ import numpy as np
 
 from xlanb.codegen import arithmetic, indexing
 from xlanb.codegen.elemental import Elemental, array_of, elemental
-from xlanb.codegen.elements import Element, constant, from_bits, one_of, pair, part, real, register, to_bits, zero
+from xlanb.codegen.elements import Element, constant, from_bits, pair, part, real, register, to_bits, zero
 from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, same_order
 from xlanb.codegen.lanes import MAX_CUTS, LaneIndex, NotAVectorError, SplitError
@@ -119,9 +119,7 @@ def _pad(e: Elemental, i: HloInstruction, x: Index) -> Element:
         if not lanes:
             return found
         # the others have computed the element before them, which is there too
-        given = (found, e.scalar(value))
-        made = arithmetic.select(f.constants(I1, lanes), *given)
-        return made if t.is_complex else one_of(f, t, real(made), *map(real, given))
+        return arithmetic.one_where(f, t, f.constants(I1, lanes), found, e.scalar(value))
 
     return e.branch(t, inside, element, lambda: e.scalar(value))
 

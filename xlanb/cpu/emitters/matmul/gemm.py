@@ -21,6 +21,7 @@ from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid, even, position
 from xlanb.cpu.emitters.matmul.lanes import has_masks, lanes_of
 from xlanb.cpu.emitters.matmul.panel import panel_routine, panel_table
 from xlanb.cpu.emitters.matmul.plan import MatmulPlan, most_columns
+from xlanb.cpu.emitters.matmul.shared import PAGES
 from xlanb.cpu.emitters.matmul.strips import emit_strips, strips_of
 from xlanb.cpu.emitters.matmul.tile import MatmulTile, has_pairs, panel_axes, panel_bytes, tile_routine, tile_table
 from xlanb.lazy_dataclass import dataclass
@@ -29,9 +30,10 @@ from xlanb.shape import PrimitiveType
 _FOLDED = 4
 """Rows, and columns, of a tile whose vectors run along depth."""
 _STREAMED = 1 << 21
-"""Elements of a b, in memory, whose short columns are read one after the other for a single row."""
-_PAGES = 8192
-"""Bytes of a longer column: several at a time hide that the next page is slow to find."""
+"""Elements of a b, in memory, whose short columns are read one after the other for a single row.
+
+Several long ones at a time hide that the next page is slow to find.
+"""
 Places = tuple[Value, Value, Value]
 """Addresses of a, b and the result."""
 
@@ -212,7 +214,7 @@ def _folds(f: Function, x: Contraction, places: Places) -> None:
     column = x.columns[-1] if x.columns else ContractionAxis(1)
     parts = 2 if x.is_complex else 1
     high, wide = min(row.size, _FOLDED), min(column.size, _FOLDED // parts)
-    is_short = x.b_type.bits < x.type.bits or x.depth[-1].size * x.b_type.byte_size <= _PAGES
+    is_short = x.b_type.bits < x.type.bits or x.depth[-1].size * x.b_type.byte_size <= PAGES
     if high == 1 and is_short and x.column_count * x.depth_count >= _STREAMED:
         wide = 1
     sets = max(1, costs.COMMON.independent_sums // (high * wide * parts))

@@ -16,6 +16,7 @@ from xlanb.cpu.emitters.copies import PAGE, Copy
 from xlanb.cpu.emitters.matmul.blocks import Blocks, blocks_of
 from xlanb.cpu.emitters.matmul.contraction import Contraction, ContractionAxis, count
 from xlanb.cpu.emitters.matmul.lanes import can_load, can_store, can_sum
+from xlanb.cpu.emitters.matmul.shared import PAGES
 from xlanb.lazy_dataclass import dataclass
 from xlanb.shape import PrimitiveType
 
@@ -37,8 +38,6 @@ _PAGED = 64
 """The least number of lines at which cache set conflicts matter."""
 _LONG = 3072
 """Lines of this many bytes are long enough to be read in strips."""
-_PAGES = 8192
-"""Bytes of lines that are on pages of their own."""
 _LONG_ENOUGH, _SEVERAL = 2048, 8
 """The same for several rows, and how many those are."""
 
@@ -208,7 +207,7 @@ def _wants_strips(x: Contraction) -> bool:
     if len(x.depth) > 1 and depth.size < _STRETCH:
         return False
     line, least = depth.b * size, _LONG_ENOUGH if x.row_count >= _SEVERAL else _LONG
-    most = common.strip_rows if line < _PAGES else common.paged_strip_rows
+    most = common.strip_rows if line < PAGES else common.paged_strip_rows
     return _b_bytes(x) >= common.strip_bytes and x.row_count <= most and line >= least
 
 

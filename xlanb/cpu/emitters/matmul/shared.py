@@ -18,6 +18,8 @@ ROUTINE = (
 
 LINE = 64
 """Bytes of a cache line."""
+PAGES = 8192
+"""Bytes of a matrix's line from which on lines are on pages of their own, each slow to find."""
 
 
 def types_text(*types: PrimitiveType) -> str:

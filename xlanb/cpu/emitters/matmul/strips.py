@@ -135,13 +135,16 @@ def _tiles(x: Contraction, target: CodegenTarget) -> Iterator[StripTile]:
 def _strips(x: Contraction, tile: StripTile, target: CodegenTarget) -> Strips:
     """Strips of whole tiles, as evenly as threads can share them."""
     item, size, groups = x.type.byte_size, x.columns[0].size, -(-x.row_count // tile.rows)
-    longest = _STRIP if groups > 2 else 2 * _STRIP if groups == 2 else _LONG if x.row_count > 1 else 4 * _LONG
+    if groups == 1:
+        longest, lines = _LONG if x.row_count > 1 else 4 * _LONG, _ONCE
+    else:
+        longest = 2 * _STRIP if groups == 2 else _STRIP
+        lines = _LINES if x.depth[-1].b * item % _FAR else _FEWER
     longest = min(longest, max(_SHARED, -(-size // target.threads) * item))
     most = min(longest // item, size) // tile.columns
     options = range((most + 1) // 2 * tile.columns, most * tile.columns + 1, tile.columns)
     columns = min(options, key=lambda n: (_busiest(size, n, target), -n))
-    lines = _LINES if x.depth[-1].b * item % _FAR else _FEWER
-    return Strips(tile, columns, min(_ONCE if groups == 1 else lines, x.depth[-1].size))
+    return Strips(tile, columns, min(lines, x.depth[-1].size))
 
 
 def _busiest(size: int, columns: int, target: CodegenTarget) -> int:
